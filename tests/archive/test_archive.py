@@ -210,10 +210,10 @@ def test_an_export_needs_a_new_folder_and_maps_that_are_there(
 
 def test_what_is_no_archive_is_not_restored(spark: SparkSession, other: Cluster, archive: Path, tmp_path: Path) -> None:
     source = source_of(other)
-    with pytest.raises(UsageError, match="is no archive: there is nothing"):
+    with pytest.raises(UsageError, match="is not an archive: there is nothing"):
         restore_maps(spark, source, str(tmp_path / "nothing"))
     (tmp_path / "half" / "maps").mkdir(parents=True)
-    with pytest.raises(UsageError, match="no export into it has come to its end"):
+    with pytest.raises(UsageError, match="no export into it has ended"):
         restore_maps(spark, source, str(tmp_path / "half"))
     with pytest.raises(UsageError, match="the archive has no map 'typo'; it has: all kinds/✓, mortal, settled"):
         restore_maps(spark, source, str(archive), ["typo"])

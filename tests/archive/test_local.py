@@ -181,8 +181,8 @@ def test_a_disk_that_is_full_leaves_no_archive(one: Cluster, tmp_path: Path) -> 
     done = command("export", folder, "--at", one.addresses, "--cluster", "one", "--map", "big", limit_bytes=8_192)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "part-00000.parquet: File too large" in done.stderr
-    assert f"{folder} is no archive" in done.stderr
-    with pytest.raises(UsageError, match="no export into it has come to its end"):
+    assert f"{folder} is not an archive" in done.stderr
+    with pytest.raises(UsageError, match="no export into it has ended"):
         read_manifest(None, folder)
 
 
@@ -201,7 +201,7 @@ def test_a_manifest_that_names_a_folder_elsewhere_is_refused(archive: Path, tmp_
     """It came with an archive of somebody else. What it names would be read, and be in the cluster for all to see."""
     foreign = altered(archive, tmp_path / "a", lambda told: told["maps"][0].update(folder=name))
     with pytest.raises(
-        UsageError, match=r"manifest\.json: the folder of map 'all kinds/✓': .* is no folder of an archive"
+        UsageError, match=r"manifest\.json: the folder of map 'all kinds/✓': .* is not a folder of an archive"
     ):
         read_manifest(None, str(foreign))
 
@@ -261,8 +261,8 @@ def test_what_contradicts_itself_or_is_not_here_is_told(
             assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
             assert told in result.stderr
     elsewhere = phalanx_command("export", "hdfs://host/x", "--at", "127.0.0.1:1", "--local")
-    assert "--local: hdfs://host/x is no folder of this machine" in elsewhere.stderr
-    with pytest.raises(UsageError, match="hdfs://host/x is no folder of this machine: Spark reaches it"):
+    assert "--local: hdfs://host/x is not a folder of this machine" in elsewhere.stderr
+    with pytest.raises(UsageError, match="hdfs://host/x is not a folder of this machine: Spark reaches it"):
         export_maps(None, Source("127.0.0.1:1", "c"), "hdfs://host/x")
 
 

@@ -33,8 +33,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     for name, (profile, wanted) in CLEAN.items():
         write_logs(Planted(name, find_seed(profile, wanted), profile).rows(), folder / name, cluster=name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(findings, "TOLD_FINDINGS", MOST_TOLD)
-        patch.setattr(run, "TOLD_FINDINGS", MOST_TOLD)
+        patch.setattr(findings, "MOST_FINDINGS", MOST_TOLD)
+        patch.setattr(run, "MOST_FINDINGS", MOST_TOLD)
         return audit_locally(str(folder), with_charts=True, history="a split and a merge")
 
 
@@ -67,9 +67,9 @@ EVENT = {"at": 1, "cluster": "c", "member": "m/1", "event": "WokeUp", "away_ms":
         (json.dumps(EVENT), None),
         ("  ", None),
         (json.dumps({**EVENT, "before": 7, "removed": ["a"]}), None),
-        ('{"at": 12, "clus', "it is no JSON object of an event"),
-        ("[1]", "it is no JSON object of an event"),
-        ("[" * 100_000, "it is no JSON object of an event"),
+        ('{"at": 12, "clus', "it is not a JSON object of an event"),
+        ("[1]", "it is not a JSON object of an event"),
+        ("[" * 100_000, "it is not a JSON object of an event"),
         (json.dumps({**EVENT, "away_ms": "long"}), "a field has another type than the schema says"),
         (json.dumps({**EVENT, "away_ms": 2**63}), "a field has another type than the schema says"),
         (json.dumps({**EVENT, "members": ["a", 1.5]}), None),
@@ -107,7 +107,7 @@ def test_there_is_something_to_judge(tmp_path: Path) -> None:
         audit_locally(str(tmp_path))
     (tmp_path / "b.jsonl").write_text("none\n")
     with pytest.raises(
-        UsageError, match=r"holds no event: 1 line is none; the first of them: b\.jsonl line 1: it is no JSON"
+        UsageError, match=r"holds no event: 1 line is not one; the first of them: b\.jsonl line 1: it is not a JSON"
     ):
         audit_locally(str(tmp_path))
 

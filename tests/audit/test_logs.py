@@ -164,7 +164,7 @@ def test_what_stands_in_two_files_counts_once(spark: SparkSession) -> None:
     [
         ("notes.txt", b"hello\n", "holds no event log"),
         ("a.jsonl", b"", "are empty"),
-        ("a.jsonl", b"what\n", "1 line is none; the first of them: a.jsonl line 1"),
+        ("a.jsonl", b"what\n", "1 line is not one; the first of them: a.jsonl line 1"),
     ],
 )
 def test_a_folder_without_events_is_an_error_with_words(

@@ -308,8 +308,8 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
     _write_torn_logs(folder / "logs")
     searched = _search(folder / "search")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(findings, "TOLD_FINDINGS", MOST_TOLD)
-        patch.setattr(run, "TOLD_FINDINGS", MOST_TOLD)
+        patch.setattr(findings, "MOST_FINDINGS", MOST_TOLD)
+        patch.setattr(run, "MOST_FINDINGS", MOST_TOLD)
         return Judged(run.audit(spark, str(folder), history="a split and a merge"), searched)
 
 

@@ -179,21 +179,21 @@ def test_a_dict_whose_names_are_no_text_is_the_field_value(way: str) -> None:
     found = decoded([to_data(content) for content in contents], schema, options())
     assert [row["value"] for row in found] == [{7: "a"}, {}, {8: None}, None, {9: "b"}]
     with pytest.raises(
-        UsageError, match=r"key 0: field 'value' holds {'a': 1, 7: 2} \(dict\), which is no map<bigint,string>"
+        UsageError, match=r"key 0: field 'value' holds {'a': 1, 7: 2} \(dict\), which is not of type map<bigint,string>"
     ):
         decoded([to_data({"a": 1, 7: 2})], schema, options())
 
 
 MISMATCHES = [
-    (pa.int64(), "seven", "'seven' (str), which is no bigint"),
-    (pa.int64(), 7.0, "7.0 (float), which is no bigint"),
-    (pa.int64(), True, "True (bool), which is no bigint"),
-    (pa.int8(), 128, "128 (int), which is no tinyint"),
-    (pa.int64(), 2**63, "9223372036854775808 (int), which is no bigint"),
-    (pa.string(), 7, "7 (int), which is no string"),
-    (pa.binary(), "text", "'text' (str), which is no binary"),
-    (pa.bool_(), 1, "1 (int), which is no boolean"),
-    (pa.float64(), "1.5", "'1.5' (str), which is no double"),
+    (pa.int64(), "seven", "'seven' (str), which is not of type bigint"),
+    (pa.int64(), 7.0, "7.0 (float), which is not of type bigint"),
+    (pa.int64(), True, "True (bool), which is not of type bigint"),
+    (pa.int8(), 128, "128 (int), which is not of type tinyint"),
+    (pa.int64(), 2**63, "9223372036854775808 (int), which is not of type bigint"),
+    (pa.string(), 7, "7 (int), which is not of type string"),
+    (pa.binary(), "text", "'text' (str), which is not of type binary"),
+    (pa.bool_(), 1, "1 (int), which is not of type boolean"),
+    (pa.float64(), "1.5", "'1.5' (str), which is not of type double"),
     (pa.float64(), 2**53 + 1, "9007199254740993 (int), which no double holds exactly"),
     (pa.float64(), -(2**53) - 1, "-9007199254740993 (int), which no double holds exactly"),
     (pa.float64(), 2**63 - 1, "9223372036854775807 (int), which no double holds exactly"),
@@ -204,28 +204,32 @@ MISMATCHES = [
     (pa.float32(), 1e-300, "1e-300 (float), which no float holds exactly"),
     (pa.float32(), 0.1, "0.1 (float), which no float holds exactly"),
     (pa.float32(), 2**24 + 1, "16777217 (int), which no float holds exactly"),
-    (pa.list_(pa.float64()), [0.5, 2**53 + 1], "[0.5, 9007199254740993] (list), which is no array<double>"),
-    (pa.map_(pa.float64(), pa.int64()), {2**53 + 1: 1}, "{9007199254740993: 1} (dict), which is no map<double,bigint>"),
-    (pa.int32(), 2**31, "2147483648 (int), which is no int"),
-    (pa.int16(), -(2**15) - 1, "-32769 (int), which is no smallint"),
-    (pa.int8(), False, "False (bool), which is no tinyint"),
-    (pa.int64(), 2**64, "18446744073709551616 (int), which is no bigint"),
-    (pa.decimal128(5, 2), Decimal("1.234"), "Decimal('1.234') (Decimal), which is no decimal(5,2)"),
-    (pa.decimal128(5, 2), Decimal(1000), "Decimal('1000') (Decimal), which is no decimal(5,2)"),
-    (pa.decimal128(5, 2), 10_000, "10000 (int), which is no decimal(5,2)"),
-    (pa.decimal128(5, 2), Decimal("NaN"), "Decimal('NaN') (Decimal), which is no decimal(5,2)"),
-    (pa.timestamp("us", tz="UTC"), dt.datetime(2026, 1, 1), "which is no timestamp"),
-    (pa.timestamp("us"), dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "which is no timestamp_ntz"),
-    (pa.date32(), dt.datetime(2026, 1, 1), "which is no date"),
-    (pa.timestamp("us"), dt.date(2026, 1, 1), "which is no timestamp_ntz"),
-    (pa.string(), b"a", "b'a' (bytes), which is no string"),
-    (pa.string(), True, "True (bool), which is no string"),
-    (pa.date32(), "2020-01-01", "'2020-01-01' (str), which is no date"),
-    (pa.decimal128(4, 2), 1.5, "1.5 (float), which is no decimal(4,2)"),
-    (pa.list_(pa.int64()), 7, "7 (int), which is no array<bigint>"),
-    (pa.list_(pa.int64()), ["a"], "['a'] (list), which is no array<bigint>"),
-    (pa.map_(pa.string(), pa.int64()), [1], "[1] (list), which is no map<string,bigint>"),
-    (pa.struct([("a", pa.int64())]), {"a": "b"}, "{'a': 'b'} (dict), which is no struct<a:bigint>"),
+    (pa.list_(pa.float64()), [0.5, 2**53 + 1], "[0.5, 9007199254740993] (list), which is not of type array<double>"),
+    (
+        pa.map_(pa.float64(), pa.int64()),
+        {2**53 + 1: 1},
+        "{9007199254740993: 1} (dict), which is not of type map<double,bigint>",
+    ),
+    (pa.int32(), 2**31, "2147483648 (int), which is not of type int"),
+    (pa.int16(), -(2**15) - 1, "-32769 (int), which is not of type smallint"),
+    (pa.int8(), False, "False (bool), which is not of type tinyint"),
+    (pa.int64(), 2**64, "18446744073709551616 (int), which is not of type bigint"),
+    (pa.decimal128(5, 2), Decimal("1.234"), "Decimal('1.234') (Decimal), which is not of type decimal(5,2)"),
+    (pa.decimal128(5, 2), Decimal(1000), "Decimal('1000') (Decimal), which is not of type decimal(5,2)"),
+    (pa.decimal128(5, 2), 10_000, "10000 (int), which is not of type decimal(5,2)"),
+    (pa.decimal128(5, 2), Decimal("NaN"), "Decimal('NaN') (Decimal), which is not of type decimal(5,2)"),
+    (pa.timestamp("us", tz="UTC"), dt.datetime(2026, 1, 1), "which is not of type timestamp"),
+    (pa.timestamp("us"), dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "which is not of type timestamp_ntz"),
+    (pa.date32(), dt.datetime(2026, 1, 1), "which is not of type date"),
+    (pa.timestamp("us"), dt.date(2026, 1, 1), "which is not of type timestamp_ntz"),
+    (pa.string(), b"a", "b'a' (bytes), which is not of type string"),
+    (pa.string(), True, "True (bool), which is not of type string"),
+    (pa.date32(), "2020-01-01", "'2020-01-01' (str), which is not of type date"),
+    (pa.decimal128(4, 2), 1.5, "1.5 (float), which is not of type decimal(4,2)"),
+    (pa.list_(pa.int64()), 7, "7 (int), which is not of type array<bigint>"),
+    (pa.list_(pa.int64()), ["a"], "['a'] (list), which is not of type array<bigint>"),
+    (pa.map_(pa.string(), pa.int64()), [1], "[1] (list), which is not of type map<string,bigint>"),
+    (pa.struct([("a", pa.int64())]), {"a": "b"}, "{'a': 'b'} (dict), which is not of type struct<a:bigint>"),
 ]
 
 
@@ -282,7 +286,7 @@ def test_broken_bytes_are_no_row(way: str) -> None:
 def test_text_that_is_no_utf8_is_refused_with_its_column() -> None:
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
     batch = pa.RecordBatch.from_arrays([broken, pa.array([1])], names=["name", "id"])
-    with pytest.raises(UsageError, match=r"column 'name' holds a string that is no UTF-8.*cast the column to binary"):
+    with pytest.raises(UsageError, match=r"column 'name' holds a string that is not UTF-8.*cast the column to binary"):
         encode_rows(batch, options())
     nested = pa.RecordBatch.from_arrays([pa.StructArray.from_arrays([broken], names=["name"])], names=["person"])
     with pytest.raises(UsageError, match=r"column 'person\.name' holds a string"):
@@ -320,7 +324,7 @@ def test_what_is_no_key_is_refused_with_its_column(column: Any, told: str) -> No
 
 def test_keys_of_several_types_are_named() -> None:
     keys = [to_key_data("a"), to_key_data(7)]
-    with pytest.raises(UsageError, match=r"key 7: field 'id' holds 7 \(int\), which is no string"):
+    with pytest.raises(UsageError, match=r"key 7: field 'id' holds 7 \(int\), which is not of type string"):
         list(decode_entries(keys, [to_data({})] * 2, pa.schema([("id", pa.string())]), options(key="id")))
     with pytest.raises(UsageError, match=r"key 'a', which is one str, but option 'key' names 2 columns \(a, b\)"):
         list(decode_entries(keys, [to_data({})] * 2, pa.schema([("a", pa.string())]), options(key="a,b")))

@@ -348,7 +348,9 @@ def test_a_value_that_does_not_fit_the_schema_is_told_from_the_task(flights: Con
     grid.map("flights").put_all({"a": {"n": 1}, "b": {"n": "one"}})
     with pytest.raises(PySparkException) as error:
         flights.read("key string, n int").collect()
-    assert told(error).startswith("UsageError: map 'flights', key 'b': field 'n' holds 'one' (str), which is no int")
+    assert told(error).startswith(
+        "UsageError: map 'flights', key 'b': field 'n' holds 'one' (str), which is not of type int"
+    )
     with pytest.raises(AnalysisException) as error:
         flights.read()
     assert "map 'flights': field 'n' is " in told(error)

@@ -180,7 +180,7 @@ def test_a_field_without_a_common_type_is_named_with_both(
 def test_a_value_that_spark_has_no_type_for_is_named(grid: FakeGrid, content: object) -> None:
     grid.put("m", {1: {"x": [content]}})
     with pytest.raises(
-        UsageError, match=r"key 1: field 'x.element' holds .*, which is no value of a Spark column; give"
+        UsageError, match=r"key 1: field 'x.element' holds .*, which is not a value of a Spark column; give"
     ):
         inferred()
 

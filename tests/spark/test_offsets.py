@@ -127,12 +127,12 @@ def test_a_start_is_a_word_or_offsets_without_the_batch_that_they_ended() -> Non
     [
         ("now", "option 'startingOffsets': 'now' is neither earliest, nor latest, nor the JSON of offsets"),
         ("[1]", "is neither earliest, nor latest, nor the JSON of offsets"),
-        ("{}", "option 'startingOffsets' is no position in a map's changes (KeyError: 'cluster'): it looks like {"),
+        ("{}", "option 'startingOffsets' is not a position in a map's changes (KeyError: 'cluster'): it looks like {"),
         (
             '{"cluster": "c", "map": "m", "partitions": {"1": {"lineage": 8, "next": 18}}}',
             "partitions are numbered 0, 1, 2, ..., and these are [1]",
         ),
-        ('{"cluster": "c", "map": "m", "partitions": {"0": 7}}', "is no position in a map's changes (TypeError"),
+        ('{"cluster": "c", "map": "m", "partitions": {"0": 7}}', "is not a position in a map's changes (TypeError"),
     ],
 )
 def test_a_start_that_is_none_is_refused_with_what_one_looks_like(text: str, told: str) -> None:

@@ -170,7 +170,7 @@ def test_any_option_of_a_stream_says_that_changes_are_meant(grid: FakeGrid, opti
         (
             "kind string, n bigint",
             {},
-            "column 'n' of the schema is none that changes of a map have: they are kind, new",
+            "column 'n' of the schema is not a column of a map's changes: they have kind, new",
         ),
         ("kind int", {}, "column 'kind' of the schema is int, but in changes of a map it is string"),
         (
@@ -182,7 +182,7 @@ def test_any_option_of_a_stream_says_that_changes_are_meant(grid: FakeGrid, opti
         ("kind string", {"key": "kind"}, "option 'key': 'kind' is also the name of a column that every change has"),
         ("kind string", {"onOverrun": "wait"}, "option 'onOverrun': 'wait' is neither fail nor skip"),
         ("kind string", {"startingOffsets": "now"}, "option 'startingOffsets': 'now' is neither earliest, nor latest"),
-        ("kind string", {"maxEventsPerTrigger": "-1"}, "'-1' is no whole number from 0 to"),
+        ("kind string", {"maxEventsPerTrigger": "-1"}, "'-1' is not a whole number from 0 to"),
         ("kind string", {"ttlMs": "5"}, "option 'ttlMs' belongs to a write, not to a readStream"),
     ],
 )

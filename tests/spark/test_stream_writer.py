@@ -203,7 +203,11 @@ def test_of_several_rows_of_a_key_the_last_counts(grid: FakeGrid, stages: Stages
     ("value", "kind", "told"),
     [
         (None, "boolean", "column 'gone', which option 'deleteColumn' names, is null in 1 of 1 rows of a batch"),
-        ("deleted", "string", "holds 'deleted', which is no kind of a change; nothing of that batch was written; the"),
+        (
+            "deleted",
+            "string",
+            "holds 'deleted', which is not a kind of a change; nothing of that batch was written; the",
+        ),
     ],
 )
 def test_a_row_that_does_not_say_it_is_refused(
@@ -231,7 +235,11 @@ def test_a_row_that_does_not_say_it_is_refused(
             {"startingOffsets": "latest"},
             "option 'startingOffsets' belongs to a readStream, not to a writeStream",
         ),
-        (SCHEMA, {"streamBatch": "7"}, "option 'streamBatch': '7' is no batch of a query; leave it to phalanx.spark"),
+        (
+            SCHEMA,
+            {"streamBatch": "7"},
+            "option 'streamBatch': '7' is not a batch of a query; leave it to phalanx.spark",
+        ),
     ],
 )
 def test_a_sink_that_cannot_be_is_refused(

@@ -194,7 +194,7 @@ def test_the_checkpoint_of_another_map_is_refused_in_one_line(streams: Streams, 
         ({"members": "127.0.0.1:1"}, "no member was ready within 10 s: 127.0.0.1:1"),
         ({"cluster": "other"}, "other"),
         ({"onOverrun": "wait"}, "option 'onOverrun': 'wait' is neither fail nor skip"),
-        ({"startingOffsets": "{}"}, "option 'startingOffsets' is no position in a map's changes"),
+        ({"startingOffsets": "{}"}, "option 'startingOffsets' is not a position in a map's changes"),
     ],
 )
 def test_what_a_stream_cannot_use_is_told_in_one_line(streams: Streams, options: dict[str, str], line: str) -> None:

@@ -1,8 +1,8 @@
-"""A Java process that starts without a word, and tells errors.
+"""Start Java so that it prints errors only.
 
-What it says before a session exists, no `setLogLevel` can stop: only a configuration that is there when it starts. It is
-named in `SPARK_SUBMIT_OPTS`, which adds to what settings and `spark-defaults.conf` say of the driver's Java, and takes
-nothing of it away. Who has a `log4j2.properties` of their own, or names one, has decided already.
+`setLogLevel` cannot stop what Java prints before a session exists: only a configuration that is there when Java starts
+can. It is named in `SPARK_SUBMIT_OPTS`, which adds to the settings and to `spark-defaults.conf` for the driver's Java,
+and removes nothing of them. It is not used if the user has a `log4j2.properties` or names one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OURS = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """While Java is started: with our configuration, unless there is one. A Java that runs already stays as it is."""
+    """Use our configuration while Java starts, unless there is another one. A Java that runs already stays as it is."""
     before = os.environ.get(_OPTIONS)
     if _is_configured(before or ""):
         yield

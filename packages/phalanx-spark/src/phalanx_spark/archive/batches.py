@@ -1,4 +1,4 @@
-"""Pages of packed scans as rows of an archive."""
+"""Convert pages of packed scans to rows of an archive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 
 
 def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
-    """A page of a scan as rows of an archive."""
+    """Return the rows of an archive for a page of a scan. `now_s`: the present time, in seconds since 1970."""
     key_ends = np.cumsum(np.frombuffer(page.key_sizes, "<u4").astype(np.int64))
     value_ends = np.cumsum(np.frombuffer(page.value_sizes, "<u4").astype(np.int64))
     rows = len(value_ends)
@@ -29,13 +29,13 @@ def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
         _binary(page.key_data, key_ends),
         _binary(octets[is_value].tobytes(), value_ends - STAMP_BYTES * np.arange(1, rows + 1)),
         _numbers((stamps >> np.uint64(COUNTER_BITS)).astype(np.int64)),
-        _ends_of(page, rows, now_s),
+        _expiries(page, rows, now_s),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
 
 
-def _ends_of(page: PackedReply, rows: int, now_s: float) -> Any:
-    """When the times to live are over; null: never."""
+def _expiries(page: PackedReply, rows: int, now_s: float) -> Any:
+    """Return when the entries expire, in milliseconds since 1970; null: never."""
     if not page.ttls:
         return pa.nulls(rows, pa.int64())
     ttls = np.frombuffer(page.ttls, "<i8")

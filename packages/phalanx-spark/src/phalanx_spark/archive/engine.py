@@ -1,4 +1,4 @@
-"""What carries entries between members and files: Spark's tasks, or this process alone. The files are the same."""
+"""What moves entries between members and files: Spark's tasks, or this process alone. The files are the same."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """An archive's folder, and who reads and writes entries there."""
+    """An archive's folder, and what reads and writes entries there."""
 
     @property
     def folder(self) -> Folder:
         """The archive."""
 
     def write_entries(self, client: Client, source: Source, name: str, part: str) -> int:
-        """Write all entries of a map into the folder's folder `part`; how many the files hold then.
+        """Write all entries of a map into the subfolder `part`, each exactly once. Return how many entries the files
+        hold then.
 
-        Each is there exactly once. Raises `PhalanxError` if the cluster cannot be read, or the disk not be written.
+        Raises `PhalanxError` if the cluster cannot be read, or the disk cannot be written.
         """
 
     def stage_entries(self, source: Source, name: str, job: str, part: str, late_ms: int) -> list[StagedPart]:
-        """Stage the entries of the folder's folder `part` for a map, in one attempt or several."""
+        """Stage the entries of the subfolder `part` for a map, in one attempt or several."""
 
 
 def engine_for(spark: SparkSession | None, address: str) -> Engine:
-    """Spark, if there is one; else this process. Raises `UsageError` for an address that the engine does not know."""
+    """Return the engine on Spark, if there is a session; else that of this process. Raises `UsageError` for an address
+    that it cannot use.
+    """
     if spark is not None:
         from phalanx_spark.archive.on_spark import OnSpark
 
@@ -41,5 +44,5 @@ def engine_for(spark: SparkSession | None, address: str) -> Engine:
 
     local = find_local(address, "local", wherever=True)
     if local is None:
-        raise UsageError(f"{address} is no folder of this machine: Spark reaches it (--spark local[2])")
+        raise UsageError(f"{address} is not a folder of this machine: Spark reaches it (--spark local[2])")
     return Local(local)

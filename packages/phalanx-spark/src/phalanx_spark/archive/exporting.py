@@ -1,4 +1,6 @@
-"""From a cluster into an archive: what is written, in which order, whichever engine reads and writes the entries."""
+"""Export maps of a cluster into an archive: what is written, in which order, whichever engine reads and writes the
+entries.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ def export_maps(
 ) -> Manifest:
     """Write maps (none named: all that have entries) into a new archive; `tell` is called after each.
 
-    `spark` does it with many tasks, on any file system that it knows; None: this process does, on a folder of its machine.
+    `spark` does it with many tasks, on any file system that it knows; None: this process does, on a folder of its
+    machine.
 
-    Each entry is there exactly once, also while members die, join and migrate partitions. `consistent`: as of one moment
-    of each partition, which members keep for so long; without, an entry that changes meanwhile is as it was before or
-    after. Raises `UsageError` if the folder is not empty or a map has no entries, `PhalanxError` if the cluster cannot be
-    read: the folder then holds what was written, and is no archive.
+    Each entry is written exactly once, also while members die, join and migrate partitions. `consistent`: each
+    partition is exported as it was at one moment, and members keep that state for so long; without, an entry that
+    changes meanwhile is as it was before or after. Raises `UsageError` if the folder is not empty or a map has no
+    entries, `PhalanxError` if the cluster cannot be read: the folder then holds what was written, and is not an
+    archive.
     """
     engine = engine_for(spark, address)
     folder = engine.folder
@@ -58,13 +62,15 @@ def export_maps(
 
 
 def check_new(folder: Readable) -> None:
-    """Raises `UsageError` if there is anything in the folder."""
+    """Raise `UsageError` if there is anything in the folder."""
     if not folder.is_empty():
         raise UsageError(f"{folder.address} is not empty: an export makes an archive of its own, so give a new folder")
 
 
 def choose_maps(client: Client, names: Sequence[str]) -> Sequence[str]:
-    """The maps of these names, none given: all that have entries. Raises `UsageError` if one has none."""
+    """Return the maps of these names, or all that have entries if no name is given. Raises `UsageError` if a named map
+    has none.
+    """
     there = client.map_names()
     missing = [name for name in names if name not in there]
     if missing:
@@ -75,7 +81,7 @@ def choose_maps(client: Client, names: Sequence[str]) -> Sequence[str]:
 def _export(
     engine: Engine, client: Client, source: Source, name: str, part: str, *, consistent: bool
 ) -> int:  # fmt: skip
-    """Write the entries of one map; how many there are in the files."""
+    """Write the entries of one map. Return how many there are in the files."""
     staging = Staging(client, name, new_job_id())
     try:
         read_name = staging.snapshot() if consistent else name

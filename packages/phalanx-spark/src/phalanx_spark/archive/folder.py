@@ -1,4 +1,4 @@
-"""The folder of an archive: what is asked of one, wherever it is, and one of this machine."""
+"""The folder of an archive, wherever it is: what is needed of one, and one of this machine."""
 
 from __future__ import annotations
 
@@ -14,46 +14,48 @@ from phalanx.common.words import quoted
 from phalanx.reports.file_modes import open_private
 
 _ELSEWHERE = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Variables that may give an address without a scheme another meaning than this machine's files."""
+"""Variables with which an address without a scheme can mean other files than this machine's."""
 _PART = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)*", re.ASCII)
 """Names of folders, one within the other, that mean nothing else to any file system: no way up, no scheme, no pattern, no column."""
 
 
 def check_part(part: str, where: str) -> str:
-    """Return the name of a folder within an archive, which may come from anybody. Raises `UsageError` that says `where` it stands, if it
-    could lead out of the archive."""
+    """Return the name of a folder within an archive, which anybody can have written.
+
+    Raises `UsageError` that says `where` it was found, if it could lead out of the archive.
+    """
     if len(part) > 200 or _PART.fullmatch(part) is None:
         raise UsageError(
-            f"{where}: {quoted(part)} is no folder of an archive: expected a name such as maps/0000. Somebody has changed it"
+            f"{where}: {quoted(part)} is not a folder of an archive: expected a name such as maps/0000. Somebody has changed it"
         )
     return part
 
 
 class Readable(Protocol):
-    """What can be known of a folder before anything is written."""
+    """A folder, with what can be read of it before anything is written."""
 
     @property
     def address(self) -> str:
         """As it was given."""
 
     def of(self, name: str) -> str:
-        """The address of what has this name in it."""
+        """Return the address of the file or folder of this name in it."""
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it, or no such folder. Raises `UsageError` if it is a file."""
+        """Return whether nothing is in it, or there is no such folder. Raises `UsageError` if it is a file."""
 
     def read_text(self, name: str) -> str | None:
-        """What the file holds; None: there is none."""
+        """Return the text of a file; None if there is none."""
 
 
 class Folder(Readable, Protocol):
-    """A folder that may not exist yet, and what can be written into it."""
+    """A folder, which need not exist yet, and into which can be written."""
 
     def make(self) -> None:
-        """Make it. Raises `UsageError` if that is not allowed."""
+        """Make the folder. Raises `UsageError` if that is not allowed."""
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file that is there as a whole or not at all. Raises `UsageError` if it cannot be written."""
+        """Write a file that appears as a whole or not at all. Raises `UsageError` if it cannot be written."""
 
 
 class LocalFolder:
@@ -64,7 +66,7 @@ class LocalFolder:
         self.path = path
 
     def exists(self) -> bool:
-        """Whether there is something of that name."""
+        """Return whether a file or folder with this address exists."""
         return self.path.exists()
 
     def of(self, name: str) -> str:
@@ -82,12 +84,11 @@ class LocalFolder:
             return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
     def make(self) -> None:
-        """Make it. Raises `UsageError` if that is not allowed."""
         with self._explained():
             self.path.mkdir(parents=True, exist_ok=True)
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file that is there as a whole or not at all, also when the machine goes down."""
+        """Write a file that appears as a whole or not at all, also if the machine crashes."""
         unfinished = self.path / f"_{name}.unfinished"
         with self._explained():
             with open(unfinished, "wb", opener=open_private) as file:
@@ -95,10 +96,12 @@ class LocalFolder:
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(self.path / name)
-            self.keep()
+            self.sync()
 
     def files_of(self, part: str) -> list[Path]:
-        """Return the files with entries in a folder of it, in order. Raises `UsageError` if a link leads out of the archive."""
+        """Return the files with entries in a subfolder, in order. Raises `UsageError` if a link leads out of the
+        archive.
+        """
         with self._explained():
             paths, inside = sorted((self.path / part).glob("[!_.]*.parquet")), self.path.resolve()
             for path in (self.path / part, *paths):
@@ -106,8 +109,8 @@ class LocalFolder:
                     raise UsageError(f"{path} is a link out of the archive: copy what it leads to into {self.address}")
             return paths
 
-    def keep(self) -> None:
-        """See to it that the names of its files outlive the machine's next crash."""
+    def sync(self) -> None:
+        """Write the names of its files to the disk, so that they survive a crash of the machine."""
         folder = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -115,7 +118,7 @@ class LocalFolder:
             os.close(folder)
 
     def size_of(self, parts: Iterable[str]) -> int:
-        """Of the files in these folders of it, in bytes."""
+        """Return the size of the files in these subfolders, in bytes."""
         with self._explained():
             return sum(file.stat().st_size for part in parts for file in (self.path / part).glob("*"))
 
@@ -130,7 +133,7 @@ class LocalFolder:
 
 
 def find_local(address: str, master: str, *, wherever: bool = False) -> LocalFolder | None:
-    """The folder, if it is certainly one of this machine to a Spark with this master.
+    """Return the folder, if it is certainly one of this machine to a Spark with this master; else None.
 
     `wherever`: Spark does not matter; an address without a scheme is a folder of this machine.
     """

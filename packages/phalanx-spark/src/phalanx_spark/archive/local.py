@@ -1,4 +1,4 @@
-"""Entries between members and files of this machine by this process alone: neither Spark nor Java."""
+"""Move entries between members and files of this machine, by this process alone: neither Spark nor Java."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from phalanx_spark.archive.source import Source
 from phalanx_spark.archive.staged import StagedPart, stage_batches
 
 ROW_GROUP_BYTES = 16 * 1024 * 1024
-"""Of entries held before they are written as one row group: pages of small maps have a few rows each."""
+"""The bytes of entries held before they are written as one row group: pages of small maps have a few rows each."""
 BATCH_BYTES = 32 * 1024 * 1024
-"""Of entries read at once, by the average size in their row group."""
+"""The bytes of entries read at once, by the average size in their row group."""
 BATCH_ROWS = 10_000
 
 
@@ -33,7 +33,7 @@ class Local:
         self.folder = folder
 
     def write_entries(self, client: Client, source: Source, name: str, part: str) -> int:
-        """Write all entries of a map into one file, and see to it that it outlives the machine's next crash."""
+        """Write all entries of a map into one file that survives a crash of the machine. Return how many it holds."""
         folder = LocalFolder(self.folder.of(part), self.folder.path / part)
         folder.make()
         path = folder.path / "part-00000.parquet"
@@ -44,10 +44,12 @@ class Local:
                         writer.write_table(table)
                 file.flush()
                 os.fsync(file.fileno())
-            folder.keep()
+            folder.sync()
             return int(pq.read_metadata(path).num_rows)
         except (OSError, pa.ArrowException) as error:
-            raise PhalanxError(f"cannot write {path}: {_reason(error)}; {self.folder.address} is no archive") from error
+            raise PhalanxError(
+                f"cannot write {path}: {_reason(error)}; {self.folder.address} is not an archive"
+            ) from error
 
     def stage_entries(self, source: Source, name: str, job: str, part: str, late_ms: int) -> list[StagedPart]:
         """Stage the entries of all files, in one attempt."""
@@ -56,7 +58,7 @@ class Local:
 
 
 def _tables(client: Client, name: str) -> Iterator[pa.Table]:
-    """The entries of a map, so many together as make a row group."""
+    """Yield the entries of a map, in tables of one row group each."""
     batches: list[pa.RecordBatch] = []
     held = 0
     for page in client.map(name).scan_packed(with_ttls=True):
@@ -70,12 +72,12 @@ def _tables(client: Client, name: str) -> Iterator[pa.Table]:
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The entries of a file. Raises `UsageError` if it is none of an archive, or broken."""
+    """Yield the entries of a file. Raises `UsageError` if it is broken, or not a file of an archive."""
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             missing = sorted(set(ENTRY_SCHEMA.names) - set(file.schema_arrow.names))
             if missing:
-                raise UsageError(f"{path} is none of an archive's files: it has no column {missing[0]!r}")
+                raise UsageError(f"{path} is not a file of an archive: it has no column {missing[0]!r}")
             for group in range(file.num_row_groups):
                 of_group = file.metadata.row_group(group)
                 average = of_group.total_byte_size // max(of_group.num_rows, 1) + 1

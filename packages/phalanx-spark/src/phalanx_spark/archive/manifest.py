@@ -1,4 +1,4 @@
-"""What an archive says of itself."""
+"""The manifest of an archive: what is in it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Manifest(msgspec.Struct, frozen=True):
     maps: tuple[ArchivedMap, ...]
 
     def chosen(self, names: Sequence[str]) -> list[ArchivedMap]:
-        """The maps of these names; all of them if none is given. Raises `UsageError` if one is not there."""
+        """Return the maps of these names, or all of them if none is given. Raises `UsageError` if one is not there."""
         by_name = {each.name: each for each in self.maps}
         missing = [name for name in names if name not in by_name]
         if missing:
@@ -60,13 +60,13 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def settings_as_fields(settings: MapSettings) -> dict[str, object]:
-    """The settings of a map for a manifest."""
+    """Return the settings of a map as a manifest has them."""
     found = msgspec.to_builtins(settings)
     return dict(zip(settings.__struct_fields__, found, strict=True))
 
 
 def settings_of(archived: ArchivedMap) -> MapSettings:
-    """The settings that a map had. Raises `UsageError` if this version knows nothing of them."""
+    """Return the settings that a map had. Raises `UsageError` if this version does not know one of them."""
     fields = archived.settings
     unknown = sorted(set(fields) - set(MapSettings.__struct_fields__))
     if unknown:
@@ -79,21 +79,21 @@ def settings_of(archived: ArchivedMap) -> MapSettings:
     try:
         return msgspec.convert(values, MapSettings)
     except msgspec.ValidationError as error:
-        raise UsageError(f"the settings of the archive's map {archived.name!r} mean nothing: {error}") from None
+        raise UsageError(f"the settings of the archive's map {archived.name!r} cannot be used: {error}") from None
 
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
-    """The archive is whole now."""
+    """Write the manifest; the archive is whole then."""
     folder.write_text(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode() + "\n")
 
 
 def manifest_in(folder: Readable) -> Manifest:
-    """What an archive has. Raises `UsageError` if there is none, or an export into it did not come to its end."""
+    """Read the manifest of an archive. Raises `UsageError` if there is none, or if an export into it did not end."""
     text = folder.read_text(MANIFEST)
     if text is None:
         nothing = folder.is_empty()
-        why = "there is nothing" if nothing else f"it has no {MANIFEST}: no export into it has come to its end"
-        raise UsageError(f"{folder.address} is no archive: {why}")
+        why = "there is nothing" if nothing else f"it has no {MANIFEST}: no export into it has ended"
+        raise UsageError(f"{folder.address} is not an archive: {why}")
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except (msgspec.MsgspecError, RecursionError) as error:

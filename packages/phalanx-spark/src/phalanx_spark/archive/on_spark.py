@@ -1,4 +1,4 @@
-"""Entries between members and files by Spark: each task reads some partitions, or some files."""
+"""Move entries between members and files by Spark: each task reads some partitions, or some files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class OnSpark:
     """An archive on any file system that Spark knows."""
 
     def __init__(self, spark: SparkSession, address: str) -> None:
-        """Raises `UsageError` if nobody knows such a file system."""
+        """Raise `UsageError` if Spark does not know such a file system."""
         self._spark = spark
         self.folder = SparkFolder(spark, address)
 
     def write_entries(self, client: Client, source: Source, name: str, part: str) -> int:
-        """Write all entries of a map, a file by each task."""
+        """Write all entries of a map, a file by each task. Return how many the files hold."""
         table = client.partition_table()
         tasks = [(task.partitions, task.of) for task in plan_scan(table.owners(), 0)]
         founders = client.founders
@@ -65,5 +65,5 @@ class OnSpark:
 
         if (here := find_local(self.folder.address, str(self._spark.sparkContext.master))) is not None:
             here.files_of(part)  # no link leads out of it
-        told = self._spark.read.parquet(self.folder.of(part)).mapInArrow(stage, _STAGED).collect()
-        return [StagedPart(row.attempt, row.of, tuple(row.pages), row.entries, row.over) for row in told]
+        rows = self._spark.read.parquet(self.folder.of(part)).mapInArrow(stage, _STAGED).collect()
+        return [StagedPart(row.attempt, row.of, tuple(row.pages), row.entries, row.over) for row in rows]

@@ -1,4 +1,6 @@
-"""From an archive into a cluster: an engine stages the rows of its files, and then they are made the map's at once."""
+"""Restore maps of an archive in a cluster: an engine stages the rows of its files, and then they become the map's at
+once.
+"""
 
 from __future__ import annotations
 
@@ -60,10 +62,10 @@ def restore_maps(
     `spark` does it with many tasks, from any file system that it knows; None: this process does, from a folder of its
     machine.
 
-    Each map is restored as a whole or not at all. Settings that differ are set first. An entry lives until the time at
-    which it would have ended in the grid that it came from, to the second; with `restart_ttls` as long as it still had to
-    live when it was exported. Raises `UsageError` if the archive is not whole, and before anything is written if maps
-    exist and must not; `PhalanxError` if one cannot be restored: those that were told of are.
+    Each map is restored as a whole or not at all. Settings that differ are set first. An entry expires at the time at
+    which it would have expired in the grid that it came from, to the second; with `restart_ttls` it lives as long as it
+    had left when it was exported. Raises `UsageError` if the archive is not whole, and before anything is written if
+    maps exist and must not; `PhalanxError` if one cannot be restored: those with which `tell` was called are restored.
     """
     engine = engine_for(spark, address)
     manifest = manifest_in(engine.folder)
@@ -84,7 +86,7 @@ def restore_maps(
 
 
 def check_free(client: Client, chosen: Sequence[ArchivedMap]) -> None:
-    """Raises `UsageError` if one of the maps has entries."""
+    """Raise `UsageError` if one of the maps has entries."""
     taken = sorted({each.name for each in chosen} & set(client.map_names()))
     if taken:
         more = f", and {len(taken) - 1} more of the archive's" if len(taken) > 1 else ""
@@ -107,14 +109,14 @@ def _restore(engine: Engine, client: Client, source: Source, archived: ArchivedM
     name, job, schema = archived.name, new_job_id(), terms.schema
     staging = Staging(client, name, job)
     try:
-        told = engine.stage_entries(source, name, job, archived.folder, terms.late_ms)
-        found = sum(part.entries + part.over for part in told)
+        parts = engine.stage_entries(source, name, job, archived.folder, terms.late_ms)
+        found = sum(part.entries + part.over for part in parts)
         if found != archived.entries:
             raise UsageError(
                 f"map {name!r}: the archive's files hold {counted(found, 'entry', 'entries')}, and the manifest says {archived.entries}: "
                 "files are missing, or do not belong to it"
             )
-        attempts = sorted(part.rows for part in told)
+        attempts = sorted(part.rows for part in parts)
         if terms.if_exists is IfExists.REPLACE:
             staging.prepare_replace(attempts, schema=schema)
             staging.decide_replace()
@@ -126,17 +128,17 @@ def _restore(engine: Engine, client: Client, source: Source, archived: ArchivedM
     except BaseException:
         _give_up(staging)
         raise
-    return Restored(name, sum(part.entries for part in told), sum(part.over for part in told))
+    return Restored(name, sum(part.entries for part in parts), sum(part.over for part in parts))
 
 
 def _give_up(staging: Staging) -> None:
-    # What led here says more; what is staged goes by itself.
+    # The error that led here says more; what is staged expires.
     with contextlib.suppress(PhalanxError):
         staging.abort()
 
 
 def _set(source: Source, name: str, wanted: MapSettings) -> None:
-    """Give the map the settings, where the cluster has others. Its schema comes with its rows."""
+    """Give the map the settings of the archive that the cluster does not have. The map's schema comes with its rows."""
     members, cluster, secret = source.members, source.cluster, source.secret_file
     now = ask_any(members, cluster, Inquirer.placement, secret_file=secret).table.maps.of(name)
     fields = [field for field in MapSettings.__struct_fields__ if field != "schema"]

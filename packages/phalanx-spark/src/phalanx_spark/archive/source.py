@@ -28,8 +28,9 @@ class Source:
         object.__setattr__(self, "cluster", given.cluster_or(self.cluster))
 
     def connect(self, founders: Collection[str] = ()) -> Client:
-        """A client of it. Raises `ConnectError` when no member can be reached, and `TwoClusters` where the cluster is not the one
-        with these `founders`, with which the job began.
+        """Connect to the cluster. Raises `ConnectError` if no member can be reached.
+
+        `founders`: of the cluster with which the job began. Raises `TwoClusters` if another cluster answers now.
         """
         client = Client(self.members, cluster=self.cluster, secret_file=self.secret_file)
         try:

@@ -1,4 +1,4 @@
-"""A folder of whatever file system its address names, through Spark's own file systems."""
+"""A folder of any file system that Spark knows, through Spark's own file systems."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from phalanx.common.errors import UsageError
 
 
 class SparkFolder:
-    """A folder that may not exist yet."""
+    """A `Folder` of any file system, which need not exist yet."""
 
     def __init__(self, spark: SparkSession, address: str) -> None:
-        """Raises `UsageError` if nobody knows such a file system."""
+        """Raise `UsageError` if Spark does not know such a file system."""
         self.address = address
         jvm: Any = spark.sparkContext._jvm
         self._jvm = jvm
@@ -26,11 +26,9 @@ class SparkFolder:
             raise UsageError(f"cannot use {address}: {_reason(error)}") from None
 
     def of(self, name: str) -> str:
-        """The address of what has this name in it."""
         return str(self._jvm.org.apache.hadoop.fs.Path(self._path, name).toString())
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it, or no such folder. Raises `UsageError` if it is a file."""
         if not self._files.exists(self._path):
             return True
         if not self._files.getFileStatus(self._path).isDirectory():
@@ -38,7 +36,6 @@ class SparkFolder:
         return len(self._files.listStatus(self._path)) == 0
 
     def make(self) -> None:
-        """Make it. Raises `UsageError` if that is not allowed."""
         try:
             made = self._files.mkdirs(self._path)
         except Py4JJavaError as error:
@@ -47,7 +44,6 @@ class SparkFolder:
             raise UsageError(f"cannot make {self.address}: is the folder around it writable?")
 
     def read_text(self, name: str) -> str | None:
-        """What the file holds; None: there is none."""
         path = self._jvm.org.apache.hadoop.fs.Path(self._path, name)
         if not self._files.exists(path):
             return None
@@ -58,7 +54,6 @@ class SparkFolder:
             stream.close()
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file that is there as a whole or not at all."""
         path = self._jvm.org.apache.hadoop.fs.Path(self._path, name)
         unfinished = self._jvm.org.apache.hadoop.fs.Path(self._path, f"_{name}.unfinished")
         stream = self._files.create(unfinished, True)
@@ -71,5 +66,5 @@ class SparkFolder:
 
 
 def _reason(error: Py4JJavaError) -> str:
-    told = error.java_exception.getMessage()
-    return " ".join(str(told or error.java_exception.toString()).split())
+    message = error.java_exception.getMessage()
+    return " ".join(str(message or error.java_exception.toString()).split())

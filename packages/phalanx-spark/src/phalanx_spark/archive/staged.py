@@ -1,4 +1,4 @@
-"""Rows of an archive staged for a map: what each attempt has staged, and what it left out."""
+"""Stage rows of an archive for a map: what each attempt has staged, and what it left out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class StagedPart(NamedTuple):
 def stage_batches(
     source: Source, name: str, job: str, batches: Iterable[pa.RecordBatch], late_ms: int
 ) -> StagedPart:  # fmt: skip
-    """Stage rows of an archive in an attempt of its own. `late_ms`: so much later than it says does each end."""
+    """Stage rows of an archive in an attempt of its own. `late_ms`: how much later each entry expires than its row
+    says.
+    """
     attempt, put, over = uuid.uuid4().hex, 0, 0
     with source.connect() as own:
         staged = Staging(own, name, job).attempt(attempt)
@@ -50,7 +52,7 @@ def stage_batches(
 
 
 def _stage(attempt: StagedAttempt, batch: pa.RecordBatch, late_ms: int) -> int:
-    """Stage the entries whose time is not over; how many are left out."""
+    """Stage the entries that have not expired. Return how many are left out."""
     keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
     ends = batch.column("expires_ms")
     if ends.null_count == len(ends):

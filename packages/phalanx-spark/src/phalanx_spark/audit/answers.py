@@ -1,4 +1,4 @@
-"""What an operator asks first: was anything lost, was anybody removed alive, who waited. Answered from the verdicts."""
+"""Answer what an operator asks first, from the verdicts: was anything lost, was anybody removed alive, who waited."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _answer(question: str, verdict: AuditVerdict, if_it_holds: str) -> OperatorA
         case Status.BROKEN:
             said = f"YES: {verdict.said}."
         case Status.UNTOLD:
-            said = f"It cannot be told. {verdict.said}."
+            said = f"It cannot be waits. {verdict.said}."
     return OperatorAnswer(question, said, verdict.status)
 
 
@@ -42,17 +42,17 @@ def _of_losses(figures: dict[str, Any]) -> str:
 
 def _of_waits(figures: dict[str, Any]) -> str:
     """Say how long partitions had no owner, or took no writes, and how often maps were refused."""
-    told = []
+    waits = []
     if partitions := figures.get("partitions_without_owner"):
         longest_s = (figures.get("longest_without_owner_ms") or 0) / 1000
         owners = counted(figures["owners_lost"], "owner")
-        told.append(
+        waits.append(
             f"callers of {counted(partitions, 'partition')}, for {longest_s:.1f} s at most, after {owners} had gone"
         )
     if seals := figures.get("seals"):
         longest_ms = figures.get("longest_sealed_ms") or 0
-        told.append(f"writes to partitions that moved, {seals} times, for {longest_ms} ms at most")
+        waits.append(f"writes to partitions that moved, {seals} times, for {longest_ms} ms at most")
     if refusals := figures.get("refusals"):
-        told.append(f"callers of protected maps, which were refused {refusals} times")
-    said = "; ".join(told)
+        waits.append(f"callers of protected maps, which were refused {refusals} times")
+    said = "; ".join(waits)
     return f"{said[0].upper()}{said[1:]}." if said else "Nobody."

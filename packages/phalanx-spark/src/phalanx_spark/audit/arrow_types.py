@@ -1,4 +1,4 @@
-"""Columns as Spark's words name them (`at bigint, members array<string>`), as Arrow has them."""
+"""Translate columns in Spark's words (`at bigint, members array<string>`) into Arrow's types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _KINDS = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "boole
 
 
 def arrow_schema(ddl: str) -> pa.Schema:
-    """Return the columns of a text such as `at bigint, members array<string>` as Arrow has them."""
+    """Return the Arrow schema of a text such as `at bigint, members array<string>`."""
     columns = (each.split(maxsplit=1) for each in _parts(" ".join(ddl.split())))
     return pa.schema([(name.strip("`"), _arrow_type(kind)) for name, kind in columns])
 
@@ -24,7 +24,7 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas that stand in no brackets."""
+    """Split at the commas that are outside all brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "<") - (letter == ">")

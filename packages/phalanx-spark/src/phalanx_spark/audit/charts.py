@@ -1,7 +1,8 @@
-"""What the charts show, of one cluster or history: aggregated in Spark so far that a page holds it, however long the logs.
+"""The data of the charts, of one cluster or history: aggregated in Spark so far that a page holds it, however long the
+logs.
 
-Every list here has a greatest length; what is beyond it is counted in `left_out`, and of many things the page shows how
-many there were in each piece of time instead of each.
+Every list here has a greatest length; `left_out` counts the rest. If there are many things of a kind, the page shows
+how many there were in each piece of time, instead of each.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def gather(
         **moved.result(),
         "left_out": of.left_out,
     }
-    return _named(charts)
+    return _with_short_names(charts)
 
 
 def _choose(spark: QueryEngine, t: Tables, history: str, found: dict[str, Found]) -> str:
@@ -52,7 +53,7 @@ def _choose(spark: QueryEngine, t: Tables, history: str, found: dict[str, Found]
     if history:
         if history not in known:
             more = f" and {len(known) - 10} more" if len(known) > 10 else ""
-            raise UsageError(f"--history {history}: there is no such one; there are {', '.join(known[:10])}{more}")
+            raise UsageError(f"--history {history}: there is no such history; there are {', '.join(known[:10])}{more}")
         return history
     broken = Counter(each.history for one in found.values() for each in one.first)
     if broken:
@@ -86,7 +87,7 @@ class _Of:
         return [{name: value for name, value in row.items() if name not in ("all_", "rank_")} for row in rows]
 
     def members(self) -> list[dict[str, Any]]:
-        """Return whom each member followed: one row for each time with one master."""
+        """Return which master each member followed: one row for each time with one master."""
         return self._rows(
             f"""
             with runs as (
@@ -110,7 +111,7 @@ class _Of:
         )  # fmt: skip
 
     def lists(self) -> list[dict[str, Any]]:
-        """The newest list of the line in each piece of time."""
+        """Return the newest list of the line in each piece of time."""
         return self._rows(
             f"""
             select max(v.at) as at, max_by(v.view_version, struct(v.at, v.line)) as version,
@@ -123,7 +124,9 @@ class _Of:
         )  # fmt: skip
 
     def replicas(self) -> list[dict[str, Any]]:
-        """In each piece of time the partitions by the replicas that they had: at its end, and the most at any moment."""
+        """Return for each piece of time how many partitions had how many replicas: at its end, and the most at any
+        moment.
+        """
         return self._rows(
             f"""
             with steps as (
@@ -151,7 +154,7 @@ class _Of:
         )  # fmt: skip
 
     def migrations(self) -> dict[str, list[dict[str, Any]]]:
-        """Return each migration if they are few, else the longest ones; and how many went on in each piece of time.
+        """Return each migration if they are few, else the longest ones; and how many ran in each piece of time.
 
         An order without a result ends with its master.
         """
@@ -179,7 +182,7 @@ class _Of:
         return {"migrations": bars, "pieces": pieces}
 
     def suspicions(self) -> list[dict[str, Any]]:
-        """Return the suspicions, each with its result. If they are too many, false ones come first."""
+        """Return the suspicions, each with its result. If there are too many, false ones come first."""
         return self._rows(
             """
             select at, suspect, member as by, did, kind, took_ms, coalesce(reason, '') as reason, is_bound,
@@ -190,7 +193,7 @@ class _Of:
         )  # fmt: skip
 
     def lost(self) -> list[dict[str, Any]]:
-        """Partitions that were lost in one moment, until their data came back."""
+        """Return the partitions that were lost in one moment, until their data came back."""
         return self._rows(
             f"""
             select at, member as master, coalesce(back, {self._ends}) as until, back is not null as came_back,
@@ -201,7 +204,7 @@ class _Of:
         )  # fmt: skip
 
     def outages(self) -> list[dict[str, Any]]:
-        """Owners that were gone before others had their partitions."""
+        """Return the owners that were gone before others had their partitions."""
         return self._rows(
             f"""
             select member, partitions, since, coalesce(until, {self._ends}) as until, cause, until is null as is_open, since as rank_
@@ -211,7 +214,7 @@ class _Of:
         )  # fmt: skip
 
     def refusals(self) -> list[dict[str, Any]]:
-        """Times in which a member refused writes of a map."""
+        """Return the times in which a member refused writes of a map."""
         return self._rows(
             f"""
             select member, map, at as since, coalesce(until, ended_at, {self._ends}) as until, at as rank_
@@ -224,8 +227,10 @@ class _Of:
 _WHO = ("member", "master", "source", "destination", "suspect", "by")
 
 
-def _named(charts: dict[str, Any]) -> dict[str, Any]:
-    """Members as people name them: by address, with the beginning of the incarnation where an address has had several."""
+def _with_short_names(charts: dict[str, Any]) -> dict[str, Any]:
+    """Shorten the names of members to their addresses. If an address had several members, keep the beginning of the
+    incarnation.
+    """
     rows = [row for value in charts.values() if isinstance(value, list) for row in value]
     incarnations: dict[str, set[str]] = defaultdict(set)
     for name in _who(rows):

@@ -4,13 +4,13 @@ A suspicion is judged by what the suspect's own log says of that time:
 
 | kind | the suspect |
 |---|---|
-| crashed | had ended, by its own word, by whoever ran it, or by its log, which ends before |
+| crashed | had ended, by its own log, by the log of what ran it, or because its log ends before |
 | hung | did not run, and says so when it woke up |
 | cut off | ran, on another side: it, or the master that it followed, suspected the other one as well |
 | false | ran, and could be heard |
 | no log | left no log: nothing can be said |
 
-Where nobody wrote down when a process ended, its last line stands for that: the time to detection is then an upper bound.
+If no log says when a process ended, its last line stands for that: the time to detection is then an upper bound.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ ENDED_WITHIN_MS = 1_000
 def suspicions(
     kept: Kept, events: AuditTable, members: AuditTable, away: AuditTable, gone: AuditTable, views: AuditTable
 ) -> AuditTable:
-    """Return each suspicion and each removal from the line's list, with its `kind` and the time to detection (`took_ms`).
+    """Return each suspicion and each removal from the line's list, with its `kind` and the time to detection
+    (`took_ms`).
 
-    Intermediate tables are kept in the scratch: they are read four times, and would be planned as often.
+    Intermediate tables are kept in the scratch: they are read four times, and Spark would plan them as often.
     """
     asked = kept.save(_asked(kept.spark, events, gone), "asked")
     silences = kept.save(_silences(kept.spark, events, views), "silences")
@@ -47,15 +48,17 @@ def suspicions(
                 when last_at < at and taken_back_at is null then 'crashed'
                 when is_cut then 'cut off'
                 else 'false' end as kind
-            from {{told}}
+            from {{suspicions}}
         )
         """,
-        told=_with_what_suspects_tell(kept.spark, asked, silences, events, members, away),
+        suspicions=_with_suspects_state(kept.spark, asked, silences, events, members, away),
     )
 
 
 def _asked(spark: QueryEngine, events: AuditTable, gone: AuditTable) -> AuditTable:
-    """Return what must be judged: suspicions, and removals by others that no leave and no new incarnation explains."""
+    """Return what must be judged: suspicions, and removals by others that neither a leave nor a new incarnation
+    explains.
+    """
     return spark.sql(
         """
         select history, member, log, line, event, at, suspect, reason, silent_ms, 'suspected' as did
@@ -75,7 +78,9 @@ def _asked(spark: QueryEngine, events: AuditTable, gone: AuditTable) -> AuditTab
 
 
 def _silences(spark: QueryEngine, events: AuditTable, views: AuditTable) -> AuditTable:
-    """Return whom a member did not hear by its own detector or its list maker's; not what others told it (CS-40)."""
+    """Return which members a member did not hear, by its own detector or its list maker's; not what others reported
+    (CS-40).
+    """
     return spark.sql(
         """
         with own as (
@@ -92,7 +97,7 @@ def _silences(spark: QueryEngine, events: AuditTable, views: AuditTable) -> Audi
     )  # fmt: skip
 
 
-def _with_what_suspects_tell(
+def _with_suspects_state(
     spark: QueryEngine,
     asked: AuditTable,
     silences: AuditTable,
@@ -100,8 +105,9 @@ def _with_what_suspects_tell(
     members: AuditTable,
     away: AuditTable,
 ) -> AuditTable:
-    """Beside each: whether the suspect is known, when it ended, since when it hung, whether it heard nothing either
-    (`is_cut`), and when the suspicion was taken back."""
+    """Add to each suspicion whether the suspect is known, when it ended, since when it hung, whether it heard nothing
+    either (`is_cut`), and when the suspicion was taken back.
+    """
     return spark.sql(
         """
         select a.*, m.member is not null and m.first_at is not null as is_known, m.last_at, m.ended_at, m.crashed_at, m.left_at,
@@ -128,7 +134,7 @@ def _with_what_suspects_tell(
 
 
 def removal_findings(spark: QueryEngine, judged: AuditTable, events: AuditTable) -> list[AuditTable]:
-    """Live members that were removed; what they did next is looked for only if there are any."""
+    """Return findings about live members that were removed. What they did next is read only if there are any."""
     if judged.where("did = 'removed' and kind = 'false'").isEmpty():
         return []
     found = spark.sql(
@@ -149,9 +155,10 @@ def removal_findings(spark: QueryEngine, judged: AuditTable, events: AuditTable)
 
 
 def quality(spark: QueryEngine, judged: AuditTable) -> AuditTable:
-    """Counts and detection times of each kind: `did`, `kind`, `count`, `taken_back`, and of `took_ms` median, p99, max.
+    """Count the suspicions of each kind, with detection times: `did`, `kind`, `count`, `taken_back`, median, p99 and
+    max of `took_ms`.
 
-    Of one end only its first notice counts as its detection.
+    Only the first notice of an end counts as its detection.
     """
     return spark.sql(
         """

@@ -1,4 +1,6 @@
-"""What the audit asks of whoever runs its queries: Spark, or this process alone (`local_engine`). Queries are in Spark's SQL."""
+"""What the audit needs of an engine that runs its queries: Spark, or this process alone (`local_engine`). Queries are
+in Spark's SQL.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,13 @@ class AuditTable(Protocol):
         """Return the rows of both."""
 
     def isEmpty(self) -> bool:
-        """Return whether there is no row."""
+        """Return whether there are no rows."""
 
     def collect(self) -> list[Any]:
         """Return all rows, whose columns are attributes; `asDict` makes one of a row."""
 
     def first(self) -> Any:
-        """Return a row; None: there is none."""
+        """Return a row; None if there is none."""
 
 
 class Kept(Protocol):
@@ -44,14 +46,14 @@ class Kept(Protocol):
 
     @property
     def spark(self) -> QueryEngine:
-        """Whoever runs the queries."""
+        """The engine that runs the queries."""
 
     def save(self, table: Any, name: str) -> AuditTable:
         """Return the table as it is kept."""
 
 
 class QueryEngine(Protocol):
-    """Whoever runs queries: a `SparkSession`, or a `LocalEngine`."""
+    """Runs queries: a `SparkSession`, or a `LocalEngine`."""
 
     def sql(self, query: str, /, **tables: Any) -> AuditTable:
         """Return the rows of a query, in which `{name}` stands for a table or a number."""

@@ -14,7 +14,7 @@ import msgspec
 
 from phalanx_spark.audit.engine import AuditTable, QueryEngine
 from phalanx_spark.audit.reading import shown_log
-from phalanx_spark.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Finding, Line
+from phalanx_spark.audit.verdicts import MOST_FINDINGS, PROPERTIES, Finding, Line
 
 FINDING_DDL = (
     "property string, history string, at bigint, what string, "
@@ -29,22 +29,24 @@ class Found(msgspec.Struct):
     first: list[Finding] = []
 
 
-def line_of(row: str, told: str) -> str:
-    """SQL: one line of evidence, of the event with this alias; `told`: an expression for what matters in it."""
+def line_of(row: str, detail: str) -> str:
+    """Return SQL for one line of evidence, of the event with the alias `row`. `detail`: SQL for what matters in it."""
     return (
         f"named_struct('log', {row}.log, 'line', {row}.line, 'at', {row}.at, 'member', {row}.member, "
-        f"'event', {row}.event, 'told', {told})"
+        f"'event', {row}.event, 'told', {detail})"
     )
 
 
 def list_of(row: str) -> str:
-    """SQL: a member list in words."""
+    """Return SQL for a member list in words."""
     return f"concat('list ', {row}.view_version, ' by ', {row}.maker, ': ', array_join({row}.members, ', '))"
 
 
 def collect(spark: QueryEngine, findings: Iterable[AuditTable], folder: str, gaps: AuditTable) -> dict[str, Found]:
-    """The number of findings of each property, and the earliest of them; without those that a gap in a log of their history
-    may have made."""
+    """Count the findings of each property, and collect the earliest of them.
+
+    Findings that a gap in a log of their history can have made are left out.
+    """
     together: Any = functools.reduce(lambda one, other: one.unionByName(other), findings)
     proved = ", ".join(f"'{each.name}'" for each in PROPERTIES if each.holds_despite_gaps)
     ranked = spark.sql(
@@ -54,28 +56,28 @@ def collect(spark: QueryEngine, findings: Iterable[AuditTable], folder: str, gap
                 count(*) over (partition by property) as found
             from {{together}} t left join (select history as of, min(since) as gap from {{gaps}} group by history) on of = history
             where property in ({proved}) or gap is null or at < gap
-        ) where rank <= {TOLD_FINDINGS} order by property, rank
+        ) where rank <= {MOST_FINDINGS} order by property, rank
         """,
         together=together, gaps=gaps,
     )  # fmt: skip
-    told: dict[str, Found] = defaultdict(Found)
+    found_by_name: dict[str, Found] = defaultdict(Found)
     for row in ranked.collect():
         lines = tuple(_line(each, folder) for each in row.lines)
-        told[row.property].count = row.found
-        told[row.property].first.append(Finding(row.history, row.at, row.what, lines))
-    return told
+        found_by_name[row.property].count = row.found
+        found_by_name[row.property].first.append(Finding(row.history, row.at, row.what, lines))
+    return found_by_name
 
 
 def merged(parts: Iterable[dict[str, Found]]) -> dict[str, Found]:
     """Merge the findings of all parts."""
-    told: dict[str, Found] = defaultdict(Found)
+    found_by_name: dict[str, Found] = defaultdict(Found)
     for part in parts:
         for name, found in part.items():
-            told[name].count += found.count
-            told[name].first = sorted(
-                [*told[name].first, *found.first], key=lambda each: (each.at, each.history, each.what)
-            )[:TOLD_FINDINGS]
-    return told
+            found_by_name[name].count += found.count
+            found_by_name[name].first = sorted(
+                [*found_by_name[name].first, *found.first], key=lambda each: (each.at, each.history, each.what)
+            )[:MOST_FINDINGS]
+    return found_by_name
 
 
 def _line(row: Any, folder: str) -> Line:

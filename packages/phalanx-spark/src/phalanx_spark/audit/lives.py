@@ -1,11 +1,11 @@
 """How long members lived, and which line of masters is the cluster that went on.
 
-A member's end is known from its own words (`Left`, `Ejected`), from whoever runs its process (`ProcessStruck`), or not at
-all: then its last line, and whoever heard it last, say until when it lived at least. Times in which it hung it tells itself when it
-wakes up.
+A member's end is known from its own log (`Left`, `Ejected`), from the log of what runs its process (`ProcessStruck`),
+or not at all: then its last line, and the last time at which others heard it, say until when it lived at least. When a
+member that hung wakes up, it records how long it hung.
 
 Sides of a split follow different masters. Replicas, losses and removals are judged on one line: the masters one after
-another that lead to the one that most members followed in the end. What other sides did was given up by them.
+another that lead to the one that most members followed in the end. The other sides gave up what they did.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ LIFE = f"""
         or event = '{PROCESS_EVENT}' and what not in ('started', 'paused', 'resumed'))) as ended_at,
     min(at) filter (where bad is null and event = '{PROCESS_EVENT}' and what like 'crashed%') as crashed_at
 """
-"""SQL: what is asked of some lines of a member."""
+"""SQL: what some lines of a member are asked for."""
 PIECES = f"""
     select history, member, log, block, min(id) as first, count(*) as lines, min(at) as begins, count(bad) as bad,
         count(event) filter (where bad is null) as good, {LIFE}
     from {{parsed}} group by history, member, log, block
 """
-"""SQL: of each member in each piece of a file (`block`) what has to be known of all lines. `parsed`: the lines."""
+"""SQL: for each member in each piece of a file (`block`) what must be known of all lines. `parsed`: the lines."""
 HEARD_AT = "at - coalesce(silent_ms, try_cast(regexp_extract(reason, ' for ([0-9]+) ms', 1) as int))"
-"""SQL, of a suspicion or a removal: when its suspect was heard last; NULL: it does not tell. Logs of the first release tell it in the
-reason alone.
+"""SQL, of a suspicion or a removal: when its suspect was heard last; NULL: not known. Logs of the first release have it only in
+the reason.
 
 A member that only serves callers writes no lines, often for hours: its last line alone would make a long outage of its crash.
 """
 
 
 def lives(spark: QueryEngine, pieces: AuditTable) -> AuditTable:
-    """Return each member's first and last own line, its end (NULL: not told), and the event that told the end."""
+    """Return each member's first and last own line, its end (NULL: not known), and the event that recorded the end."""
     return spark.sql(
         """
         select history, member, min(first_at) as first_at, max(last_at) as last_at, min(left_at) as left_at,
@@ -68,10 +68,10 @@ def lives(spark: QueryEngine, pieces: AuditTable) -> AuditTable:
 
 
 def heard(spark: QueryEngine, pieces: AuditTable) -> AuditTable:
-    """Members whose own lines would be here if there were any: what they did not tell they did not do.
+    """Return the members whose own lines would be here if there were any: what they did not record they did not do.
 
-    What others noted of a process does not stand for its log, if it stands apart from all members' own lines; in a log of
-    all that happened (a simulated history) it tells that the member was there, and came to nothing.
+    What others noted of a process does not stand for its log, if it stands apart from all members' own lines; in a log
+    of all that happened (a simulated history) it says that the member was there, and did nothing.
     """
     return spark.sql(
         """
@@ -95,7 +95,7 @@ def gaps(spark: QueryEngine, events: AuditTable) -> AuditTable:
 
 
 def absences(spark: QueryEngine, events: AuditTable) -> AuditTable:
-    """`since` and `until` of each time in which a member did not run, though its process went on."""
+    """Return `since` and `until` of each time in which a member did not run although its process went on."""
     return spark.sql(
         f"""
         select history, member, at - away_ms as since, at as until from {{events}} where family = 'others' and event = 'WokeUp'
@@ -111,7 +111,7 @@ def absences(spark: QueryEngine, events: AuditTable) -> AuditTable:
 
 
 def main_line(spark: QueryEngine, views: AuditTable, members: AuditTable) -> list[Reign]:
-    """The reigns of the cluster that went on, oldest first, for every history."""
+    """Find the reigns of the cluster that went on, oldest first, for every history."""
     reigns = spark.sql(
         """
         select history, member, min(at) as since, max(at) as newest,
@@ -133,7 +133,7 @@ def main_line(spark: QueryEngine, views: AuditTable, members: AuditTable) -> lis
     followers: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
     for row in followed:
         followers[row.history].append((row.alive, row.newest if not row.alive else row.all, row.newest, row.master))
-    told = []
+    line_of_masters = []
     for history in sorted(followers):
         line: list[str] = []
         master: str | None = max(followers[history])[3]
@@ -145,15 +145,14 @@ def main_line(spark: QueryEngine, views: AuditTable, members: AuditTable) -> lis
         for number, each in enumerate(line):
             later = next((begin for begin in begins[number + 1 :] if begin is not None), None)
             begun = begins[number]
-            told.append(
+            line_of_masters.append(
                 Reign(history, each, number, begun if begun is not None else 0, later if later is not None else FOREVER)
             )
-    return told
+    return line_of_masters
 
 
 def sides(reigns: list[Reign], views: AuditTable) -> dict[str, int]:
-    """Return for each history the number of masters outside the line: of sides that were given up, or still stand
-    apart."""
+    """Count for each history the masters outside the line: of sides that were given up, or are still apart."""
     on_line = {(each.history, each.master) for each in reigns}
     masters = views.where("master = member").select("history", "member").distinct().collect()
     return Counter(row.history for row in masters if (row.history, row.member) not in on_line)

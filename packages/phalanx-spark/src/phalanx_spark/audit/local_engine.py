@@ -1,7 +1,7 @@
-"""Runs the audit's queries in this process, without Java: DuckDB, which sqlglot tells what Spark's SQL means.
+"""Run the audit's queries in this process, without Java: sqlglot translates Spark's SQL for DuckDB.
 
-Each query is run at once, and its rows are a table in memory: so it is for logs that are small. Nothing outside is reached: the
-database takes tables from this program alone.
+Each query is run at once, and its rows are a table in memory: so it is for logs that are small. The database takes
+tables from this program alone, and reaches nothing outside.
 """
 
 from __future__ import annotations
@@ -151,5 +151,5 @@ def _translated(query: str) -> str:
     for each in list(tree.find_all(exp.Quantile)):
         # Between two values Spark takes what lies between them, and the database's function the lower one.
         each.replace(exp.Anonymous(this="quantile_cont", expressions=[each.this, each.args["quantile"]]))
-    # What cannot be said in the other dialect would be left out, with a line on stderr: the verdicts would be other ones.
+    # Without this, what the other dialect does not have would be left out, with a line on stderr: the verdicts would change.
     return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)

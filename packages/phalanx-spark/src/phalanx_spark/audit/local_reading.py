@@ -20,8 +20,8 @@ from phalanx_spark.audit.reading import (
     DAMAGED,
     ENVELOPE,
     FIELDS,
+    MOST_BAD_LINES,
     SHOWN_CHARACTERS,
-    TOLD_BAD_LINES,
     BadLine,
     Reading,
     copies_note,
@@ -73,12 +73,12 @@ def read_locally(engine: LocalEngine, folder: str) -> Reading:
         parsed=parsed,
     )
     bad = engine.sql(
-        f"select log, id, bad, text from {{p}} where bad is not null order by log, id limit {TOLD_BAD_LINES}", p=parsed
+        f"select log, id, bad, text from {{p}} where bad is not null order by log, id limit {MOST_BAD_LINES}", p=parsed
     )
-    told = tuple(BadLine(shown_log(row.log, folder), row.id, row.bad, row.text) for row in bad.collect())
+    bad_lines = tuple(BadLine(shown_log(row.log, folder), row.id, row.bad, row.text) for row in bad.collect())
     counts = engine.sql("select sum(bad) as bad, sum(good) as good from {p}", p=pieces).collect()[0]
     if not counts.good:
-        raise nothing_read(folder, counts.bad, told)
+        raise nothing_read(folder, counts.bad, bad_lines)
     events = engine.sql(
         """
         select e.* except (bad, text, block, id), id as line, begins as place
@@ -92,7 +92,7 @@ def read_locally(engine: LocalEngine, folder: str) -> Reading:
     if copies:
         notes.append(copies_note(copies))
     empty = tuple(shown_log(path, folder) for path, size in files.items() if not size)
-    return Reading(once, pieces, len(files), int(counts.good) - copies, int(counts.bad), told, empty, tuple(notes))
+    return Reading(once, pieces, len(files), int(counts.good) - copies, int(counts.bad), bad_lines, empty, tuple(notes))
 
 
 def _parsed(root: Path) -> Iterator[pa.Table]:
@@ -103,13 +103,13 @@ def _parsed(root: Path) -> Iterator[pa.Table]:
 
 
 def _judged(root: Path) -> pa.Table:
-    """Return the other lines, each with its fields or the reason why it is no event."""
+    """Return the other lines, each with its fields or the reason why it is not an event."""
     rows = [row for path in sorted(root.glob("doubtful/*.parquet")) for row in pq.ParquetFile(path).read().to_pylist()]
     return pa.Table.from_pylist([{**row, **judge(row["text"])} for row in rows], _WHOLE)
 
 
 def judge(text: str) -> dict[str, Any]:
-    """Return the fields of a line, and in `bad` why it is no event, with its `text`; a blank line has neither."""
+    """Return the fields of a line, and in `bad` why it is not an event, with its `text`; a blank line has neither."""
     if not text.strip():
         return {"text": None}
     try:
@@ -123,13 +123,17 @@ def judge(text: str) -> dict[str, Any]:
     missing = [name for name in ("at", "cluster", "member", "event") if values[name] is None]
     bad = ""
     if is_damaged:
-        bad = "a field has another type than the schema says" if values["event"] else "it is no JSON object of an event"
+        bad = (
+            "a field has another type than the schema says"
+            if values["event"]
+            else "it is not a JSON object of an event"
+        )
     elif missing:
         bad = f"it lacks: {', '.join(missing)}"
     history, event = values.pop("cluster"), values["event"]
     family = FAMILIES.get(event or "", OTHERS)
-    told = {"bad": bad, "text": text[:SHOWN_CHARACTERS]} if bad else {"bad": None, "text": None}
-    return {"history": history, "family": family, **values, **told}
+    verdict = {"bad": bad, "text": text[:SHOWN_CHARACTERS]} if bad else {"bad": None, "text": None}
+    return {"history": history, "family": family, **values, **verdict}
 
 
 _OTHER: Final = object()
@@ -155,8 +159,10 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
 
 
 def _once(engine: LocalEngine, events: LocalTable) -> LocalTable:
-    """Return the events without lines that another file of the same member repeats. What a member told several times in one
-    millisecond stands several times in each file."""
+    """Return the events without lines that another file of the same member repeats.
+
+    An event that a member recorded several times in one millisecond is several times in each file.
+    """
     content = ", ".join(f'"{field.name}"' for field in _WHOLE if field.name not in (*_PLACES.names, "member"))
     return engine.run(
         f"""

@@ -1,9 +1,9 @@
-"""Reads JSON lines of this machine, where Spark runs as well, without Spark: Arrow's parser, on as many threads, writes the
+"""Read JSON lines of this machine without Spark, also where Spark runs: Arrow's parser, on as many threads, writes the
 tables of events that `reading` would.
 
-Only what Arrow takes as it stands is taken: lines that begin and end as objects, of which each field has the type that the
-schema says. A chunk that holds another line is halved, until few lines are left, and these are left to Spark with their
-numbers: what is bad, and why, is said in one place.
+Only lines that Arrow parses as they are are taken: they begin and end as objects, and each field has the type that the
+schema says. A chunk that holds another line is halved, until few lines are left. Spark gets these with their numbers:
+what is bad, and why, is decided in one place.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ _NUMBER_AS_TEXT = re.compile(rb'"before":(\d+)')
 
 
 def is_readable(path: str) -> bool:
-    """Whether a file is of a kind that is read here: plain, or gzip."""
+    """Return whether a file is of a kind that is read here: plain, or gzip."""
     return not path.endswith((".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz", ".parquet"))
 
 
 def read_here(paths: Sequence[Path], root: Path, fields: pa.Schema, threads: int) -> list[str]:
-    """Write under `root` the `events` of files by family, how many of whom were `counted`, and apart the lines that are
-    `doubtful`. What is damaged is told; it ends only its own file."""
+    """Write under `root` the `events` of files by family, the counts of lines by member (`counted`), and the `doubtful`
+    lines apart.
+
+    Return what is damaged; damage ends only its own file.
+    """
     shares: list[list[Path]] = [[] for _ in range(threads)]
     sizes = [0] * threads
     for path in sorted(paths, key=lambda each: (-each.stat().st_size, each)):
@@ -55,11 +58,11 @@ def read_here(paths: Sequence[Path], root: Path, fields: pa.Schema, threads: int
         sizes[least] += path.stat().st_size * (10 if path.suffix == ".gz" else 1)
     workers = [_Reader(number, root, fields) for number in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
-        return [told for each in pool.map(_Reader.read, workers, shares) for told in each]
+        return [damage for each in pool.map(_Reader.read, workers, shares) for damage in each]
 
 
 def _chunks(file: gzip.GzipFile | io.BufferedReader) -> Iterator[bytes]:
-    """Yield whole lines, also those before a damage, which is raised after them."""
+    """Yield whole lines, also those before damage, which is raised after them."""
     held = bytearray()
     try:
         while more := file.read1(CHUNK_BYTES):
@@ -98,7 +101,7 @@ class _Reader:
         return damage
 
     def _take(self, log: str, lines: list[bytes], first: int) -> None:
-        """Lines of a file, the first of which has this number."""
+        """Parse lines of a file, or leave them to Spark. `first`: the number of the first line."""
         table = self._parsed(lines) if lines else None
         if table is not None:
             self._take_table(log, lines, first, table)
@@ -110,14 +113,14 @@ class _Reader:
             self._take(log, lines[half:], first + half)
 
     def _parsed(self, lines: list[bytes]) -> pa.Table | None:
-        """One row for each line; None if a line is not as it should be.
+        """Parse lines into a table with one row for each; None if a line is not as it should be.
 
-        What begins and ends with braces cannot go on in the next line and be JSON: two lines never make one row, so that as
-        many rows as lines are those of the lines.
+        JSON that begins and ends with braces cannot continue in the next line: two lines never make one row. So if
+        there are as many rows as lines, each row is one line.
         """
         if not all(line[:1] == b"{" and line[-1:] == b"}" for line in lines):
             return None
-        # Two fields are of one type where they are looked at, and of another in kinds where they are not.
+        # Two fields have one type in the kinds of events that are looked at, and another one in other kinds.
         data = b"\n".join(lines).replace(b'"removed":[', b'"removed_":[')
         data = _NUMBER_AS_TEXT.sub(rb'"before":"\1"', data)
         reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)

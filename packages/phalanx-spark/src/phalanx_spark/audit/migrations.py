@@ -31,12 +31,12 @@ def migrations(spark: QueryEngine, events: AuditTable) -> AuditTable:
 def result_findings(
     kept: Kept, events: AuditTable, moves: AuditTable, reigns: AuditTable, members: AuditTable
 ) -> list[AuditTable]:
-    """Migrations with two results: of one master, or of it and a participant. Two masters may each have ordered the same:
-    what a master rolled back that nobody followed any more binds nobody.
+    """Return findings about migrations with two results: of one master, or of a master and a participant.
 
-    Whether there are any such results is asked first: that needs few columns, and most often the answer is no.
+    Two masters can each have ordered the same migration: a rollback by a master that nobody followed any more binds
+    nobody. Whether there are any such results is asked first: that needs few columns, and most often the answer is no.
     """
-    spark, told = kept.spark, "concat(r.kind, ' of partition ', r.partition, ' (version ', r.partition_version, ')')"
+    spark, order = kept.spark, "concat(r.kind, ' of partition ', r.partition, ' (version ', r.partition_version, ')')"
     results = spark.sql("select * from {events} where family = 'ends'", events=events)
     keys = ["history", "partition", "partition_version", "member"]
     again = kept.save(spark.sql(
@@ -49,8 +49,8 @@ def result_findings(
             array({line_of("first", "first.told")}, {line_of("last", "last.told")}) as lines
         from (
             select history, partition, partition_version, member,
-                min(struct(at, line, log, member, event, {told} as told)) as first,
-                max(struct(at, line, log, member, event, {told} as told)) as last, count(*) as results
+                min(struct(at, line, log, member, event, {order} as told)) as first,
+                max(struct(at, line, log, member, event, {order} as told)) as last, count(*) as results
             from {{results}} r group by all
         ) where results > 1
         """,
@@ -59,9 +59,9 @@ def result_findings(
     clashes = kept.save(spark.sql(
         f"""
         select r.history, r.member, r.partition, r.partition_version, r.at, f.at as final_at, f.member as participant,
-            concat({told}, ' is ', if(f.committed, 'committed', 'rolled back'), ' for ', f.member, ', and for its master ',
+            concat({order}, ' is ', if(f.committed, 'committed', 'rolled back'), ' for ', f.member, ', and for its master ',
                    if(f.committed, 'rolled back', 'committed')) as what,
-            array({line_of("r", told)}, {line_of("f", "concat(f.endpoint, if(f.committed, ': committed', ': rolled back'))")})
+            array({line_of("r", order)}, {line_of("f", "concat(f.endpoint, if(f.committed, ': committed', ': rolled back'))")})
                 as lines
         from {{results}} r join {{events}} f on f.history = r.history and f.family = 'finals' and f.event = 'MigrationFinalized'
             and f.partition = r.partition and f.partition_version = r.partition_version
@@ -89,7 +89,7 @@ def result_findings(
 def open_orders(
     spark: QueryEngine, moves: AuditTable, reigns: AuditTable, members: AuditTable, spans: AuditTable
 ) -> AuditTable:
-    """Orders of the last master, still running, of which nothing more is told: `property`, `history`, `what`."""
+    """Return the orders of the last master, if it still runs, whose result no log has: `property`, `history`, `what`."""
     return spark.sql(
         f"""
         select 'one_result' as property, o.history,

@@ -1,4 +1,4 @@
-"""The report as one page: verdicts first, then charts on one time line. It holds all that it needs, and asks no network.
+"""The report as one page: verdicts first, then charts on one time line. The page is complete, and needs no network.
 
 Vega-Lite draws the charts; its code (0.9 MB) is in the page, so that a report that is mailed or kept opens anywhere.
 """
@@ -32,7 +32,7 @@ def write_page(report: Report, path: Path) -> None:
 
 
 def page_of(report: Report) -> str:
-    """The page's text."""
+    """Return the text of the page."""
     import vl_convert  # tens of megabytes, for this alone
 
     assets = files("phalanx_spark.audit") / "assets"
@@ -46,12 +46,12 @@ def page_of(report: Report) -> str:
         "SCRIPT": (assets / "report.js").read_text(encoding="utf-8"),
     }
     page = (assets / "report.html").read_text(encoding="utf-8")
-    # In one pass: what members logged may hold a mark, too.
+    # In one pass, because a text that members logged can hold a mark, too.
     return _MARK.sub(lambda mark: parts[mark[1]], page)
 
 
 def _shown(value: Any) -> Any:
-    """The report with all its texts as they can be shown: what members logged may come from anybody."""
+    """Return the report with all its texts as they can be shown: anybody can have made a text that members logged."""
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, dict):

@@ -1,10 +1,10 @@
-"""Reads event logs: files of JSON lines (plain or compressed, rotated, of many members and days) and Parquet.
+"""Read event logs: files of JSON lines (plain or compressed, rotated, of many members and days) and Parquet.
 
-* A line that is no event is counted, kept with its file and line number, and left out; it ends nothing. A killed member
-  may leave half a line behind, a full disk more of them.
+* A line that is not an event is counted, kept with its file and line number, and left out; it ends nothing. A killed member
+  can leave half a line behind, a full disk more of them.
 * Lines are numbered without a pass of their own: a reader's rows are numbered within each piece of a file that it reads,
   and pieces know where they begin.
-* The same file twice (a copy beside its original, one still there after it was compressed) is one: of members that have
+* The same file twice (a copy beside its original, one still there after it was compressed) is one: if a member has
   several files which overlap in time, equal lines count once.
 """
 
@@ -34,10 +34,10 @@ from phalanx_spark.audit.lives import PIECES
 from phalanx_spark.audit.local_runner import NAMED_HERE, is_readable, read_here
 from phalanx_spark.audit.scratch import OTHERS, Scratch, small
 
-TOLD_BAD_LINES = 20
+MOST_BAD_LINES = 20
 SHOWN_CHARACTERS = 200
 NAMES = ("*.jsonl", "*.jsonl.*", "*.jsonl-*", "*.parquet")
-"""Which files of a folder are read; others are none of ours."""
+"""Which files of a folder are read."""
 DAMAGED = "a file is damaged, and what stands behind the damage is left out"
 _DOUBTFUL_DDL = "log string, block bigint, id bigint, text string"
 _COUNTED_DDL = "history string, member string, log string, first bigint, lines bigint, oldest bigint, newest bigint"
@@ -60,7 +60,7 @@ FIELDS = """
 
 
 class BadLine(msgspec.Struct, frozen=True):
-    """One that is no event."""
+    """A line that is not an event."""
 
     log: str
     line: int
@@ -96,12 +96,11 @@ def read_events(scratch: Scratch, folder: str) -> Reading:
         return _read(scratch, folder, files, skips_damage=False)
     except PySparkException as error:
         damage = _one_line(error)
-    told = f"{DAMAGED}: {damage}"
     try:
         read = _read(scratch, folder, files, skips_damage=True)
     except PySparkException as error:
         raise UsageError(f"{folder} cannot be read: {_one_line(error)}") from error
-    return msgspec.structs.replace(read, notes=(*read.notes, told))
+    return msgspec.structs.replace(read, notes=(*read.notes, f"{DAMAGED}: {damage}"))
 
 
 def no_event_log(folder: str) -> UsageError:
@@ -115,23 +114,27 @@ def no_event_log(folder: str) -> UsageError:
 def nothing_read(folder: str, bad_count: int, bad: Sequence[BadLine]) -> UsageError:
     """Return the error for a folder in which no line is an event."""
     first = f"; the first of them: {bad[0].log} line {bad[0].line}: {bad[0].why}" if bad else ""
-    return UsageError(f"{folder} holds no event: {counted(bad_count, 'line is', 'lines are')} none{first}")
+    return UsageError(
+        f"{folder} holds no event: {counted(bad_count, 'line is not one', 'lines are not events')}{first}"
+    )
 
 
 def copies_note(copies: int) -> str:
-    """Return what is noted of lines that another file repeats."""
+    """Return the note about lines that another file repeats."""
     stand, count = counted(copies, "line stands", "lines stand"), "counts" if copies == 1 else "count"
     return f"{stand} in more than one file, and {count} once"
 
 
 def shown_log(log: str, folder: str) -> str:
-    """A file as people name it: by its place in the folder."""
+    """Return the name of a file that people read: its path within the folder."""
     path = unquote(log).removeprefix("file://").removeprefix("file:")
     return path.partition(folder.rstrip("/") + "/")[2] or path
 
 
 def _files_in(spark: SparkSession, folder: str) -> dict[str, int]:
-    """Path to size. Their content is not read: the format has it in a column that nobody asks for."""
+    """Return the size of each file by its path. The content is not read: the format has it in a column that is not
+    selected.
+    """
     glob = f"{{{','.join(NAMES)}}}"
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", glob)
     try:
@@ -146,11 +149,13 @@ def _files_in(spark: SparkSession, folder: str) -> dict[str, int]:
 
 
 def files_here(folder: Path) -> dict[str, int]:
-    """The same of a folder of this machine, and files without a byte: they tell that a member recorded nothing."""
+    """Return the size of each file in a folder of this machine by its path. A file without a byte counts: its member
+    recorded nothing.
+    """
     found: dict[str, int] = {}
     seen: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
-        if (real := os.path.realpath(place)) in seen:  # a link led back, and would do so again and again
+        if (real := os.path.realpath(place)) in seen:  # a link leads back to a folder that was read
             folders.clear()
             continue
         seen.add(real)
@@ -196,14 +201,16 @@ def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage:
         numbered = numbered.withColumn("line", line).drop("block", "id", "first", "above")
     else:  # lines have their numbers, and no member has two files of which one came first
         numbered = parsed.withColumn("line", F.col("id")).withColumn("place", F.lit(0)).drop("block", "id")
-    told = numbered.where("bad is not null").orderBy("log", "line").limit(TOLD_BAD_LINES).collect() if bad_count else []
-    bad = tuple(BadLine(shown_log(row.log, folder), row.line, row.bad, row.text) for row in told)
+    first = (
+        numbered.where("bad is not null").orderBy("log", "line").limit(MOST_BAD_LINES).collect() if bad_count else []
+    )
+    bad = tuple(BadLine(shown_log(row.log, folder), row.line, row.bad, row.text) for row in first)
     if not good:
         raise nothing_read(folder, bad_count, bad)
     events, copies = numbered.where("bad is null and event is not null").drop("bad", "text"), 0
     if whole.several:
         events, copies = _once(events, pieces)
-    if copies:  # what tells copies apart is worked out once, and not by every query again
+    if copies:  # once, and not again by every query
         events = scratch.save_events(events, "once")
         notes.append(copies_note(copies))
     empty = tuple(shown_log(path, folder) for path, size in files.items() if not size)
@@ -211,7 +218,9 @@ def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage:
 
 
 def _read_here(scratch: Scratch, paths: list[str]) -> tuple[DataFrame | None, list[str]]:
-    """Lines of these files that are doubtful, all others being among the events; and what is damaged."""
+    """Read these files without Spark. Return the doubtful lines, because all others are among the events, and what is
+    damaged.
+    """
     if scratch.here is None or not paths:
         return None, []
     for name in ("events", "counted", "doubtful"):
@@ -226,8 +235,11 @@ def _read_here(scratch: Scratch, paths: list[str]) -> tuple[DataFrame | None, li
 
 
 def _pieces(scratch: Scratch, parsed: DataFrame, any_by_spark: bool) -> DataFrame:
-    """Of each member in each piece of a file what has to be known of all lines: they are looked at once for all of it, and
-    those that were counted when they were read are not looked at again. May have several rows for one member and piece."""
+    """Return for each member in each piece of a file what must be known of all lines; a member and piece can have
+    several rows.
+
+    All lines are read once for all of it, without those that were counted when they were parsed.
+    """
     spark, counted = scratch.spark, scratch.here / "counted" if scratch.here else None
     if counted is not None:
         by_spark = f" or _metadata.file_name not like '{NAMED_HERE}%'" if any_by_spark else ""
@@ -259,12 +271,12 @@ def _blocks(spark: SparkSession, pieces: DataFrame) -> DataFrame:
         if row.begins is not None:
             begins[row.log] = min(row.begins, begins.get(row.log, row.begins))
     above: dict[str, int] = {}
-    told = []
+    blocks = []
     for row in sorted(found, key=lambda each: (each.log, each.block)):
-        told.append((row.log, row.block, row.first, above.get(row.log, 0), begins.get(row.log, 0)))
+        blocks.append((row.log, row.block, row.first, above.get(row.log, 0), begins.get(row.log, 0)))
         above[row.log] = above.get(row.log, 0) + row.lines
     ddl = "log string, block bigint, first bigint, above bigint, place bigint"
-    return cast(DataFrame, small(spark, told, ddl))
+    return cast(DataFrame, small(spark, blocks, ddl))
 
 
 def _lines(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFrame:
@@ -302,13 +314,13 @@ def _tables(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFr
 
 
 def _judged(read: DataFrame) -> DataFrame:
-    """Add the reason why a line is no event, if it is none. An empty `history` becomes the cluster's name."""
+    """Add the reason why a line is not an event. An empty `history` becomes the cluster's name."""
     blank = F.trim("text") == ""  # still counted as lines of their file
     missing: Column = F.concat_ws(", ", *(F.when(F.col(name).isNull(), F.lit(name))
                                           for name in ("at", "cluster", "member", "event")))  # fmt: skip
     bad = (
         F.when(blank, F.lit(None))
-        .when(F.col("_damage").isNotNull() & F.col("event").isNull(), F.lit("it is no JSON object of an event"))
+        .when(F.col("_damage").isNotNull() & F.col("event").isNull(), F.lit("it is not a JSON object of an event"))
         .when(F.col("_damage").isNotNull(), F.lit("a field has another type than the schema says"))
         .when(missing != "", F.concat(F.lit("it lacks: "), missing))
     )
@@ -333,7 +345,7 @@ def _once(events: DataFrame, pieces: DataFrame) -> tuple[DataFrame, int]:
         *(F.to_json(F.struct(*(name for name in events.columns if name not in ("log", "line", "place")))),)
     )
     ours = events.join(who, ["history", "member"], "left_semi").withColumn("content", content)
-    # What a member told several times in one millisecond stands several times in each file.
+    # An event that a member recorded several times in one millisecond is several times in each file.
     same = Window.partitionBy("history", "member", "content", "log").orderBy("line")
     ours = ours.withColumn("nth", F.row_number().over(same))
     first = Window.partitionBy("history", "member", "content", "nth").orderBy("place", "log")

@@ -1,6 +1,7 @@
-"""Who held each partition when, on the line of the cluster that went on; what was lost, and where writes waited.
+"""Which members held each partition when, on the line of the cluster that went on; what was lost, and where writes
+waited.
 
-A row of the table holds from the event that tells it until the next one, and each replica of it until the list of the
+A row of the table holds from the event that records it until the next one, and each replica of it until the list of the
 line's master is without its member. So every replica is one interval, and nothing is counted twice.
 """
 
@@ -14,9 +15,10 @@ from phalanx_spark.audit.views import PATIENCE_MS
 
 
 def departures(spark: QueryEngine, views: AuditTable, reigns: AuditTable) -> AuditTable:
-    """Return who left the line's list when, for good: `history`, `member` (the one that left), `at`, and the list's line.
+    """Return which members left the line's list for good, and when: `history`, `member`, `at`, and the list's line.
 
-    1. In a cut A, the master, removes B and C. 2. B claims with C, and the cluster goes on with them: nobody but A has left.
+    1. In a cut A, the master, removes B and C. 2. B claims with C, and the cluster goes on with them: nobody but A has
+    left.
     """
     return spark.sql(
         """
@@ -55,19 +57,19 @@ def rows_of_table(spark: QueryEngine, events: AuditTable, reigns: AuditTable) ->
         """,
         ours=ours,
     ).collect()
-    told = _told(spark, ours)
+    recorded = _recorded_rows(spark, ours)
     divided = small(spark, [tuple(row) for row in divisions], _DIVIDED_DDL)
-    of_divided = _told(spark, ours.join(divided, "history", "left_semi"))
+    of_divided = _recorded_rows(spark, ours.join(divided, "history", "left_semi"))
     for nth in range(1, max((row.nth for row in divisions), default=0) + 1):
         parts = _parts(spark, of_divided, divided.where(f"nth = {nth}"))
-        told, of_divided = told.unionByName(parts), of_divided.unionByName(parts)
+        recorded, of_divided = recorded.unionByName(parts), of_divided.unionByName(parts)
     return spark.sql(
         f"""
         select *, row_number() over own as n, greatest(at, coalesce(lead(at) over own, {FOREVER})) as until
-        from {{told}} where replicas is not null
+        from {{recorded}} where replicas is not null
         window own as (partition by history, partition order by number, at, place, line)
         """,
-        told=told,
+        recorded=recorded,
     )
 
 
@@ -77,8 +79,8 @@ _HANDS_OVER = "members want to hold nothing any more"
 """Why a plan was made that takes replicas from members which are leaving."""
 
 
-def _told(spark: QueryEngine, ours: AuditTable) -> AuditTable:
-    """The rows that events tell: all of a new table, or one."""
+def _recorded_rows(spark: QueryEngine, ours: AuditTable) -> AuditTable:
+    """Return the rows of the table that events record: all of a new table, or one."""
     return spark.sql(
         f"""
         select {_OF_ROW}, part as partition, holders as replicas
@@ -94,8 +96,8 @@ def _told(spark: QueryEngine, ours: AuditTable) -> AuditTable:
     )
 
 
-def _parts(spark: QueryEngine, told: AuditTable, divided: AuditTable) -> AuditTable:
-    """The rows that parts of divided partitions began with: of the one that each comes from."""
+def _parts(spark: QueryEngine, recorded: AuditTable, divided: AuditTable) -> AuditTable:
+    """Return the rows that parts of divided partitions began with: that of the partition from which each part comes."""
     return spark.sql(
         """
         select history, now.number as number, now.at as at, place, now.line as line, log, member, 'PartitionsDivided' as event,
@@ -104,11 +106,11 @@ def _parts(spark: QueryEngine, told: AuditTable, divided: AuditTable) -> AuditTa
             select t.*, struct(d.number, d.at, d.line) as now, row_number() over (
                     partition by t.history, t.partition order by t.number desc, t.at desc, t.place desc, t.line desc) as back,
                 explode(sequence(t.partition + d.before, cast(d.after as int) - 1, d.before)) as part
-            from {told} t join {divided} d on d.history = t.history and t.partition + d.before < d.after
+            from {recorded} t join {divided} d on d.history = t.history and t.partition + d.before < d.after
                 and t.partition < d.before and struct(t.number, t.at) <= struct(d.number, d.at)
         ) where back = 1
         """,
-        told=told, divided=divided,
+        recorded=recorded, divided=divided,
     )  # fmt: skip
 
 
@@ -128,11 +130,11 @@ def held(spark: QueryEngine, rows: AuditTable, gone: AuditTable) -> AuditTable:
 def replica_findings(
     kept: Kept, events: AuditTable, members: AuditTable, reigns: AuditTable, rows: AuditTable, replicas: AuditTable
 ) -> list[AuditTable]:
-    """Commits that left a partition with fewer replicas than it had, where there are members for as many: those that are
-    leaving do not count, nor what they held.
+    """Return findings about commits that left a partition with fewer replicas than it had, although members for as many
+    are there.
 
-    Partitions that had fewer of them after any commit are found first, by numbers alone; what the master had told before is
-    looked up for these commits only.
+    Members that are leaving do not count, nor does what they held. Partitions that had fewer of them after any commit
+    are found first, by numbers alone; what the master had recorded before is looked up for these commits only.
     """
     spark, keys = kept.spark, ["history", "partition"]
     fewer = kept.save(spark.sql(
@@ -194,7 +196,7 @@ def replica_findings(
         )
         select 'replicas' as property, s.history, s.at,
             concat('partition ', partition, ' had ', size(prev.keeps), ' replicas, and ', size(has), ' after a ', kind) as what,
-            array({line_of("s.prev", _row_told("s.prev"))}, {line_of("s", _row_told("s"))}) as lines
+            array({line_of("s.prev", _holders_of("s.prev"))}, {line_of("s", _holders_of("s"))}) as lines
         from (select step.*, plan, wanted, list from known where step is not null) s left join leaving l on l.history = s.history
         where coalesce(plan, '') <> '{_HANDS_OVER}'
             and size(has) < least(size(prev.keeps), coalesce(wanted, size(prev.keeps)), size(array_except(list, coalesce(leavers, array()))))
@@ -205,7 +207,7 @@ def replica_findings(
     return [found]
 
 
-def _row_told(row: str) -> str:
+def _holders_of(row: str) -> str:
     return f"concat('held by ', array_join({row}.replicas, ', ', '(nobody)'))"
 
 
@@ -213,8 +215,10 @@ def _row_told(row: str) -> str:
 
 
 def losses(spark: QueryEngine, events: AuditTable, reigns: AuditTable) -> AuditTable:
-    """Partitions that began empty on the line; `back`: when a former holder had brought its data back. What the last members took along
-    that were told to leave is not lost: somebody stopped the whole cluster."""
+    """Return the partitions that began empty on the line; `back`: when a former holder had brought its data back.
+
+    Data is not lost if the last members, told to leave, took it along: somebody stopped the whole cluster.
+    """
     return spark.sql(
         """
         with lost as (
@@ -235,8 +239,8 @@ def losses(spark: QueryEngine, events: AuditTable, reigns: AuditTable) -> AuditT
 
 
 def loss_findings(spark: QueryEngine, lost: AuditTable) -> AuditTable:
-    """Losses of which nothing came back: one finding for all partitions lost in one moment."""
-    told = "concat('partition ', l.partition, ' was held by ', array_join(l.replicas, ', ', '(nobody)'))"
+    """Return findings about losses of which nothing came back: one for all partitions lost in one moment."""
+    holders = "concat('partition ', l.partition, ' was held by ', array_join(l.replicas, ', ', '(nobody)'))"
     return spark.sql(
         f"""
         select 'no_loss' as property, history, at,
@@ -244,7 +248,7 @@ def loss_findings(spark: QueryEngine, lost: AuditTable) -> AuditTable:
                    array_join(slice(array_sort(partitions), 1, 10), ', '), if(size(lines) > 10, ', …', '')) as what,
             slice(lines, 1, 3) as lines
         from (
-            select history, at, member, collect_list(partition) as partitions, sort_array(collect_list({line_of("l", told)})) as lines
+            select history, at, member, collect_list(partition) as partitions, sort_array(collect_list({line_of("l", holders)})) as lines
             from {{lost}} l where back is null group by history, at, member
         )
         """,
@@ -259,8 +263,9 @@ def outages(
     spark: QueryEngine, events: AuditTable, replicas: AuditTable, gone: AuditTable, members: AuditTable, away: AuditTable,
     reigns: AuditTable,
 ) -> AuditTable:  # fmt: skip
-    """Owners that left without handing over: `member`, `partitions` it owned, from `since` (its last sign of life) until
-    others owned them (`until`, NULL: never told)."""
+    """Return the owners that left without handing over: `member`, `partitions` it owned, from `since` (its last sign of
+    life) until others owned them (`until`, NULL: not known).
+    """
     return spark.sql(
         f"""
         with owners as (
@@ -299,7 +304,9 @@ def outages(
 
 
 def refusals(spark: QueryEngine, events: AuditTable, members: AuditTable) -> AuditTable:
-    """Times in which a member refused writes of a protected map, or waited for the outcome of a migration (`map` NULL)."""
+    """Return the times in which a member refused writes of a protected map, or waited for a migration's outcome (`map`
+    NULL).
+    """
     return spark.sql(
         """
         with told as (
@@ -325,7 +332,7 @@ def refusals(spark: QueryEngine, events: AuditTable, members: AuditTable) -> Aud
 
 
 def write_findings(spark: QueryEngine, waits: AuditTable, out: AuditTable, spans: AuditTable) -> list[AuditTable]:
-    """Times without writes that are not over when the logs end."""
+    """Return findings about times without writes that are not over when the logs end."""
     sealed = "concat('sealed partition ', w.partition)"
     refused = "concat('refuses writes of ', w.map)"
     endless = spark.sql(

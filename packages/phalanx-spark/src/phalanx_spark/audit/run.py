@@ -1,4 +1,4 @@
-"""The audit: reads, judges every property, and gathers what the charts show. Nothing but aggregates leaves Spark."""
+"""The audit: read the logs, judge every property, and gather the data of the charts. Only aggregates leave Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from phalanx_spark.audit.findings import Found, collect, merged
 from phalanx_spark.audit.reading import Reading, read_events
 from phalanx_spark.audit.scratch import scratch, small
 from phalanx_spark.audit.tables import Tables, make_tables
-from phalanx_spark.audit.verdicts import PROPERTIES, TOLD_FINDINGS, AuditVerdict, Property, Report, Status
+from phalanx_spark.audit.verdicts import MOST_FINDINGS, PROPERTIES, AuditVerdict, Property, Report, Status
 
 AT_ONCE = 3
 """The number of queries at a time: while one is planned, others keep the cores busy."""
@@ -72,7 +72,7 @@ def _found(spark: QueryEngine, find: Callable[[], list[AuditTable]], folder: str
 
 
 def _finders(kept: Kept, t: Tables, circles: list[AuditTable]) -> list[Callable[[], list[AuditTable]]]:
-    """Findings of all properties, in parts that are asked for at once; those that take longest first."""
+    """Return the searches for findings of all properties, in parts that run at once; those that take longest first."""
     spark = kept.spark
     return [
         lambda: migrations.result_findings(kept, t.events, t.moves, t.reigns, t.members),
@@ -102,23 +102,25 @@ def _untold(
     together = missing[0]
     for each in missing[1:]:
         together = together.unionByName(each)
-    told: dict[str, list[str]] = defaultdict(list)
+    missing_by_name: dict[str, list[str]] = defaultdict(list)
     counted = spark.sql(
         """
         select property, count(*) as count, slice(array_sort(collect_set(concat(if(history = '', '', concat(history, ': ')), what))),
             1, {most}) as first
         from {untold} group by property
         """,
-        untold=together, most=TOLD_FINDINGS,
+        untold=together, most=MOST_FINDINGS,
     )  # fmt: skip
     for row in counted.collect():
         more = row["count"] - len(row.first)
-        told[row.property] = [*row.first, *([f"and {more} more"] if more > 0 else [])]
-    return told
+        missing_by_name[row.property] = [*row.first, *([f"and {more} more"] if more > 0 else [])]
+    return missing_by_name
 
 
 def _unread(spark: QueryEngine, t: Tables, reading: Reading) -> AuditTable:
-    """Members that are in lists and left no log: what they installed nobody can tell. An empty one tells: nothing."""
+    """Return the members that are in lists and left no log: nobody knows what they installed. An empty log says:
+    nothing.
+    """
     silent = [(name.rpartition("/")[2].partition(".jsonl")[0],) for name in reading.empty_logs]
     return spark.sql(
         """
@@ -133,7 +135,7 @@ def _unread(spark: QueryEngine, t: Tables, reading: Reading) -> AuditTable:
 
 
 def _lost(spark: QueryEngine, gaps: AuditTable) -> AuditTable:
-    """Gaps in logs: no property is said to hold where somebody may have done anything."""
+    """Return the gaps in logs: no property holds for certain where a member can have done anything."""
     return spark.sql(
         """
         select property, history,
@@ -148,7 +150,7 @@ def _lost(spark: QueryEngine, gaps: AuditTable) -> AuditTable:
 
 
 def _figures(spark: QueryEngine, t: Tables) -> dict[str, dict[str, Any]]:
-    """Return for each property what it was measured on, and how much."""
+    """Return for each property what was measured, and how much."""
     one = _one(spark.sql(
         """
         select (select count(*) from {views}) as lists,
@@ -207,7 +209,7 @@ def _figures(spark: QueryEngine, t: Tables) -> dict[str, dict[str, Any]]:
 
 
 def _one(table: AuditTable) -> dict[str, Any]:
-    """The only row."""
+    """Return the only row as a dict."""
     return dict(table.collect()[0].asDict())
 
 

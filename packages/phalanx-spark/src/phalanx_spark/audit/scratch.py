@@ -1,7 +1,7 @@
-"""Where the audit keeps what it works out once and looks at often: Parquet files that are gone when it is done.
+"""Where the audit keeps what it computes once and reads often: Parquet files that are deleted when it is done.
 
-A table that is only cached still carries the whole plan that made it, and planning of a query over ten such tables takes
-longer than the query. Read back from a file it is one scan of the columns that are asked for.
+A table that is only cached still has the whole plan that made it, and Spark needs longer to plan a query over ten such
+tables than to run it. Read back from a file, a table is one scan of the wanted columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FAMILIES = {
     "MigrationStarted": "moves", "MigrationCopied": "copies", "MigrationCommitted": "ends", "MigrationRolledBack": "ends",
     "MigrationFinalized": "finals", "PartitionSealed": "finals",
 }  # fmt: skip
-"""Kinds of events of which there are many, and with which others they are looked at; all others together are `OTHERS`."""
+"""Kinds of events of which there are many, with the family in which they are stored; all other kinds are in `OTHERS`."""
 OTHERS = "others"
 
 
@@ -43,7 +43,7 @@ class Scratch:
         """The folder, where Spark runs on this machine."""
 
     def save(self, table: DataFrame, name: str) -> DataFrame:
-        """The table as it stands in a file."""
+        """Save the table in a file, and return it as it is read from there."""
         path = f"{self._root}/{name}"
         table.write.mode("overwrite").parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
@@ -65,8 +65,10 @@ class Scratch:
 
 
 def small(spark: Any, rows: list[tuple[Any, ...]], ddl: str) -> Any:
-    """A few rows as a table that is part of the plan. Made of plain rows, Spark would have Python workers unpack it for every
-    query that looks at it."""
+    """Make a table of a few rows that is part of the plan.
+
+    If Spark made it of plain rows, Python workers would unpack it for every query that reads it.
+    """
     if not isinstance(spark, SparkSession):
         return spark.small(rows, ddl)
     if "struct<" in ddl:
@@ -103,7 +105,7 @@ def scratch(spark: SparkSession, folder: str) -> Iterator[Scratch]:
 
 
 def _remove(spark: SparkSession, root: str) -> None:
-    """Through the file system that Spark wrote it to."""
+    """Remove a folder through the file system to which Spark wrote it."""
     jvm = spark.sparkContext._jvm
     if jvm is None:
         shutil.rmtree(root, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The tables on which all parts of the audit stand: made once, and kept in files meanwhile."""
+"""The tables that all parts of the audit use: made once, and kept in files meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Tables(msgspec.Struct, frozen=True):
 
 
 def make_tables(kept: Kept, reading: Reading, pool: ThreadPoolExecutor) -> Tables:
-    """Make the tables: those on which others depend one after another, and beside them those that nobody waits for."""
+    """Make the tables: those on which others depend one after another, and the others beside them."""
     spark, events = kept.spark, reading.events
 
     def later(name: str, make: Callable[..., AuditTable], *of: Any) -> Future[AuditTable]:

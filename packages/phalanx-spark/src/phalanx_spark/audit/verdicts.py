@@ -1,4 +1,4 @@
-"""What the audit says: verdicts with the smallest evidence, figures beside them, and whether all of it holds."""
+"""The results of the audit: verdicts with the smallest evidence, figures beside them, and whether all of it holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx_spark.audit.reading import BadLine
 
-TOLD_FINDINGS = 5
+MOST_FINDINGS = 5
 """The most findings that are listed for each property. All are counted."""
 
 
@@ -19,7 +19,7 @@ class Status(enum.StrEnum):
     HOLDS = "holds"
     BROKEN = "broken"
     UNTOLD = "cannot be told"
-    """Events are missing that would tell."""
+    """Events that would show it are missing."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class Property(msgspec.Struct, frozen=True):
     """The property in words."""
     with_skew: str
     holds_despite_gaps: bool = False
-    """Whether what is there proves a break, whatever is missing in logs; else a missing line may have been the one that
+    """Whether the lines that are there prove a break, whatever is missing in logs; else a missing line can be the one that
     says why all is right."""
 
 
@@ -117,9 +117,9 @@ PROPERTIES = (
     Property("view_order", "M1 view order", "CS-21", "No two members installed two views in opposite orders.", ORDER_ONLY, True),
     Property(
         "view_agreement", "M2 view agreement", "CS-22",
-        "Whoever is in the last list of a running member has that list or a newer one.",
+        "Each member in the last list of a running member has that list or a newer one.",
         "Lists of the last seconds are judged by the newest time in any log: a clock that is ahead by more than the patience "
-        "may call a list late that was on its way.",
+        "can call a list late that was on its way.",
     ),
     Property("view_integrity", "M3 view integrity", "CS-24", "Every list that a member installed contains it.", ORDER_ONLY, True),
     Property(
@@ -141,7 +141,7 @@ PROPERTIES = (
         "one_result", "One result for each migration", "DL-17 DL-22",
         "No migration was both committed and rolled back, or ended twice.",
         "Nothing for two results of one master. Whether a participant was still a member is judged by times: a difference "
-        "of clocks near a removal may hide a result, and never makes one.",
+        "of clocks near a removal can hide a result, and never makes one.",
     ),
     Property(
         "replicas", "Migrations keep replicas", "DL-58",

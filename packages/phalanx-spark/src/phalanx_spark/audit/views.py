@@ -18,7 +18,7 @@ from phalanx_spark.audit.findings import FINDING_DDL, line_of, list_of
 from phalanx_spark.audit.scratch import small
 
 PATIENCE_MS = 30_000
-"""A list that was published so shortly before the logs end may still have been on its way, and an order not carried out."""
+"""A list that was published so shortly before the logs end can still have been on its way, and an order not carried out."""
 MOST_STEPS = 200_000
 """The most different steps between views that are searched for circles, in histories with a step back."""
 
@@ -47,7 +47,7 @@ def view_findings(spark: QueryEngine, events: AuditTable, views: AuditTable, mem
 
 
 def table_findings(spark: QueryEngine, events: AuditTable) -> list[AuditTable]:
-    """Tables that went back."""
+    """Return findings about partition tables that went back."""
     return [spark.sql(_TABLE_BACK, events=events)]
 
 
@@ -146,7 +146,7 @@ _NOT_AGREED = f"""
 def agreement(
     spark: QueryEngine, views: AuditTable, members: AuditTable, spans: AuditTable
 ) -> tuple[AuditTable, AuditTable]:
-    """M2: findings, and what cannot be told (`property`, `history`, `what`).
+    """Judge M2. Return the findings, and what cannot be told (`property`, `history`, `what`).
 
     `members`: see `lives`; `spans`: of each history its first and last time.
     """
@@ -206,7 +206,7 @@ _IS_LATE = f"(ends >= at + {PATIENCE_MS} and (lived_until >= at + {PATIENCE_MS} 
 
 
 def order_findings(spark: QueryEngine, views: AuditTable) -> tuple[list[AuditTable], list[tuple[str, str, str]]]:
-    """M1: findings; and what cannot be told, as rows of `property`, `history`, `what`."""
+    """Judge M1. Return the findings, and what cannot be told, as rows of `property`, `history`, `what`."""
     steps = spark.sql(
         f"""
         with back as (select distinct history from {{views}} where view_version <= prev.view_version)

@@ -1,6 +1,6 @@
 """`phalanx export` and `phalanx restore`: maps into Parquet files and back, by this process or by Spark.
 
-Little data is written and read by this process alone, which takes no Java and none of the seconds that Spark needs to start;
+This process alone writes and reads little data: that needs no Java and none of the seconds that Spark takes to start;
 the files are the same. `--spark` and `--local` choose.
 """
 
@@ -42,7 +42,7 @@ Folder = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Folder of this machine, or of any file system that Spark knows.")
 ]
 Maps = Annotated[
-    list[str] | None, typer.Option("--map", metavar="NAME", help="This map; may be given again. Without: all maps.")
+    list[str] | None, typer.Option("--map", metavar="NAME", help="This map; can be given again. Without: all maps.")
 ]
 SparkMaster = Annotated[
     str | None,
@@ -78,7 +78,7 @@ def export(
     from phalanx_spark.archive import export_maps
     from phalanx_spark.archive.exporting import check_new, choose_maps
 
-    # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
+    # These two are checked before Spark starts, and again afterwards.
     if here is not None:
         check_new(here)
     source = _source(at, cluster, secret_file)
@@ -90,7 +90,7 @@ def export(
         if not json:
             print_line(done.name, counted(done.entries, "entry", "entries"))
 
-    with _engine("export", is_little, spark, f"{folder} is no archive, the export failed") as engine:
+    with _engine("export", is_little, spark, f"{folder} is not an archive, the export failed") as engine:
         manifest = export_maps(engine, source, folder, maps or (), consistent=not inconsistent, tell=tell)
     if not manifest.maps:
         note("no map has entries: the archive holds none")
@@ -127,7 +127,7 @@ def restore(
     from phalanx_spark.archive.restoring import check_free
 
     if_exists = IfExists.APPEND if append else IfExists.REPLACE if replace else IfExists.ERROR
-    # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
+    # These two are checked before Spark starts, and again afterwards.
     chosen = manifest_in(here).chosen(maps or ()) if here is not None else []
     source = _source(at, cluster, secret_file)
     with source.connect() as client:
@@ -152,7 +152,8 @@ def restore(
 
 
 def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalFolder | None:
-    """The archive's folder, if it is one of this machine to whoever will read and write it.
+    """Check the options of a command. Return the archive's folder if it is one of this machine to the engine; else
+    None.
 
     Raises `UsageError` if the options contradict each other, or what they need is not installed.
     """
@@ -169,7 +170,7 @@ def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalF
 
     here = find_local(folder, spark or DEFAULT_SPARK, wherever=local)
     if local and here is None:
-        raise UsageError(f"--local: {folder} is no folder of this machine")
+        raise UsageError(f"--local: {folder} is not a folder of this machine")
     return here
 
 
@@ -189,7 +190,7 @@ def _holds_little(client: Client, maps: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def _engine(who: str, is_little: bool, spark: str | None, failed: str) -> Iterator[SparkSession | None]:
-    """Spark, or None: this process."""
+    """Yield a session of Spark, or None if this process does the work."""
     if is_little:
         yield None
         return

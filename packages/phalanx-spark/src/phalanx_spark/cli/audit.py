@@ -1,7 +1,7 @@
 """`phalanx audit`: what event logs prove, as a table, as JSON, as a page with charts, and as an exit status.
 
-Little data is judged by this process alone, which takes no Java and none of the seconds that Spark needs to start; the report is the
-same. `--spark` and `--local` choose.
+This process alone judges little data: that needs no Java and none of the seconds that Spark takes to start; the report
+is the same. `--spark` and `--local` choose.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def audit(
 ) -> None:
     """Judge from event logs whether everything that must hold did: views, mastership, migrations, replicas, detection.
 
-    Status 0: nothing is broken; 1: something is; 2: nothing could be judged. Lines that are no events are counted and
+    Status 0: nothing is broken; 1: something is; 2: nothing could be judged. Lines that are not events are counted and
     shown, and end nothing.
     """
     if html is not None and not html.parent.is_dir():
@@ -88,7 +88,7 @@ def audit(
         raise UsageError("--local and --spark exclude each other")
     require_audit("the audit")
     if html is not None:
-        require_charts("--html")  # before minutes are spent on what it could not draw
+        require_charts("--html")  # before minutes are spent on charts that cannot be drawn
     report = _judged(folder, spark, history, local=local, with_charts=html is not None)
     if html is not None:
         from phalanx_spark.audit.page import write_page
@@ -103,16 +103,16 @@ def audit(
 
 
 def _judged(folder: str, asked: str | None, history: str, *, local: bool, with_charts: bool) -> Report:
-    """Spark, and what this process needs instead of it, are imported only here: no other command needs them."""
+    """Judge the logs by this process or by Spark. Each is imported only here, because no other command needs them."""
     from phalanx_spark.archive.folder import find_local
 
     master = asked or DEFAULT_SPARK
     here = find_local(folder, master, wherever=local)
     if here is not None and not here.exists() and not set(folder) & PATTERN:
-        raise UsageError(f"there is no folder {folder}")  # as the audit would say, but before Spark starts
+        raise UsageError(f"there is no folder {folder}")  # the audit's own error, but before Spark starts
     path = Path(folder.removeprefix("file://"))
     if local and not path.is_dir():
-        raise UsageError(f"--local: {folder} is no folder of this machine")
+        raise UsageError(f"--local: {folder} is not a folder of this machine")
     if asked is None and here is not None and path.is_dir():
         from phalanx_spark.audit.local_reading import is_little
 
@@ -124,7 +124,7 @@ def _judged(folder: str, asked: str | None, history: str, *, local: bool, with_c
     require_spark("the audit", extra="audit", instead="or give --local: this process does it alone, in memory")
     from phalanx_spark.audit.run import audit as judge
 
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said in one line
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # one line says what is wrong
     threads = threads_here(master)
     settings = SETTINGS | (HERE | {"spark.sql.shuffle.partitions": str(threads)} if threads else {})
     with spark_session(master, f"{folder} cannot be judged", settings) as spark, doing(f"judges {folder}"):
@@ -165,9 +165,9 @@ def _show(report: Report, html: Path | None) -> None:
         for missing in verdict.missing:
             out.print(Text(f"{verdict.title} needs {missing}", style="yellow"))
     for bad in report.bad:
-        out.print(Text(f"no event: {bad.log}:{bad.line}: {bad.why}: {bad.text}", style="yellow"), soft_wrap=True)
+        out.print(Text(f"not an event: {bad.log}:{bad.line}: {bad.why}: {bad.text}", style="yellow"), soft_wrap=True)
     if report.bad_lines > len(report.bad):
-        out.print(Text(f"no event: {counted(report.bad_lines - len(report.bad), 'more line')}", style="yellow"))
+        out.print(Text(f"not an event: {counted(report.bad_lines - len(report.bad), 'more line')}", style="yellow"))
     for note in report.notes:
         out.print(Text(note, style="yellow"))
     if html is not None:
@@ -175,7 +175,7 @@ def _show(report: Report, html: Path | None) -> None:
 
 
 def _clock(at_ms: int) -> str:
-    """Simulated time counts from 0: then it is seconds."""
+    """Return a time as text. Simulated time counts from 0: then it is in seconds."""
     if at_ms < 1_000_000_000_000:
         return f"{at_ms / 1000:g} s"
     return dt.datetime.fromtimestamp(at_ms / 1000).isoformat(sep=" ", timespec="milliseconds")

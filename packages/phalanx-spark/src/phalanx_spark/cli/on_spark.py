@@ -1,4 +1,4 @@
-"""A Spark for the length of a command: what it says of it is one line, whatever went wrong where."""
+"""A Spark for the length of a command, whose errors are one line, whatever went wrong where."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 FILE_MODES: Final = {"spark.hadoop.fs.permissions.umask-mode": f"{OTHERS:03o}"}
-"""Who may read what Spark writes: it goes by no umask of a process."""
+"""Who can read the files that Spark writes: it does not follow the umask of a process."""
 
 
 @contextlib.contextmanager
 def spark_session(
     master: str, failed: str, settings: Mapping[str, str] | None = None, *, status: int = WRONG_USAGE
 ) -> Iterator[SparkSession]:
-    """A session that ends with the block. What Spark raises in there ends the command: what `failed`, and why.
+    """Yield a session that ends with the block. An error of Spark in the block ends the command, with what `failed` and
+    why.
 
     Spark is imported only here; `require_spark` comes before.
     """

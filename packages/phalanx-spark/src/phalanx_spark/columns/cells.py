@@ -82,7 +82,7 @@ def check_text(column: Array) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        raise Unstorable("holds a string that is no UTF-8; decode it, or cast the column to binary") from None
+        raise Unstorable("holds a string that is not UTF-8; decode it, or cast the column to binary") from None
 
 
 def length_header(length: int, forms: Forms) -> bytes:

@@ -135,7 +135,7 @@ def to_column(contents: list[Any], field: Any, keys: Sequence[bytes], map_name: 
             except UNFIT:
                 is_inexact = pa.types.is_floating(field.type) and type(content) in (int, float)
                 kind = sql_name(field.type)
-                why = f"which no {kind} holds exactly" if is_inexact else f"which is no {kind}"
+                why = f"which no {kind} holds exactly" if is_inexact else f"which is not of type {kind}"
                 raise UsageError(
                     f"map {map_name!r}, key {show_key(key)}: field '{field.name}' holds {show(content)} "
                     f"({type(content).__name__}), {why}; give a schema with another type "

@@ -69,7 +69,7 @@ def check_changes(schema: spark.StructType, options: SparkOptions) -> Any:
             continue
         if field.name not in _TYPES:
             raise UsageError(
-                f"column '{field.name}' of the schema is none that changes of a map have: they are {', '.join(_TYPES)} and "
+                f"column '{field.name}' of the schema is not a column of a map's changes: they have {', '.join(_TYPES)} and "
                 f"the key ({', '.join(options.key)}); the value's columns stand inside {NEW} and {OLD}"
             )
         fits, wanted = _TYPES[field.name]

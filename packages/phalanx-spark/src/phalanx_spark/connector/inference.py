@@ -116,7 +116,7 @@ def _merged(options: SparkOptions, key: bytes, name: str, known: spark.DataType,
     except Unknown as error:
         raise UsageError(
             f"map {options.map!r}, key {show_key(key)}: field '{error.path}' holds {show(error.value)} "
-            f"({type(error.value).__name__}), which is no value of a Spark column; give a schema without the field: "
+            f"({type(error.value).__name__}), which is not a value of a Spark column; give a schema without the field: "
             f"spark.read.schema('...')"
         ) from None
 

@@ -85,7 +85,7 @@ def read_offsets(given: Json, what: str) -> Offsets:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"{what} is no position in a map's changes ({type(error).__name__}: {error}): it looks like "
+            f"{what} is not a position in a map's changes ({type(error).__name__}: {error}): it looks like "
             f'{{"cluster": "phalanx", "map": "flights", "partitions": {{"0": {{"lineage": 8, "next": 18}}, ...}}}}'
         ) from None
 

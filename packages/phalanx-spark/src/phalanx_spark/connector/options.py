@@ -371,7 +371,7 @@ def _number(name: str, text: str, least: int, most: int) -> int:
     except ValueError:
         number = least - 1
     if not least <= number <= most:
-        raise UsageError(f"option {name!r}: {text!r} is no whole number from {least} to {most}")
+        raise UsageError(f"option {name!r}: {text!r} is not a whole number from {least} to {most}")
     return number
 
 
@@ -387,7 +387,7 @@ def _batch(text: str) -> tuple[str, int] | None:
     query, _, number = text.rpartition("/")
     if not query or not number.isdigit():
         raise UsageError(
-            f"option {STREAM_BATCH!r}: {text!r} is no batch of a query; leave it to phalanx.spark.each_batch to set it"
+            f"option {STREAM_BATCH!r}: {text!r} is not a batch of a query; leave it to phalanx.spark.each_batch to set it"
         )
     return query, int(number)
 

@@ -192,7 +192,7 @@ def find_removals(column: Any, name: str) -> list[bool]:
     unknown = sorted(set(values) - set(REMOVING) - set(KEEPING))
     if unknown:
         raise UsageError(
-            f"column '{name}', which option 'deleteColumn' names, holds {unknown[0]!r}, which is no kind of a change; "
+            f"column '{name}', which option 'deleteColumn' names, holds {unknown[0]!r}, which is not a kind of a change; "
             f"nothing of that batch was written; the kinds are {', '.join(KEEPING + REMOVING)}, or make it a boolean"
         )
     return [value in REMOVING for value in values]

@@ -1,4 +1,4 @@
-"""The demo's member processes: started, looked at from outside, killed one after the other."""
+"""The demo's member processes: start them, look at them from outside, kill them one after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx_spark.demo.writer import Writer
 
 CLUSTER = "demo"
 DEADLINE_S = 60.0
-"""For each thing that is waited for: it takes seconds where all is well."""
+"""The longest wait for each stage: it takes seconds if all is well."""
 LOOK_EVERY_S = 0.005
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class DemoStage(enum.IntEnum):
     ONE_LIST = 1
     """All living members have one list, of exactly them."""
     OWNED = 2
-    """By everybody's table every partition has a living owner."""
+    """In every member's table each partition has a living owner."""
     REDUNDANT = 3
     """Every partition has all its replicas."""
 
@@ -60,16 +60,16 @@ class DemoCluster:
 
     @property
     def addresses(self) -> str:
-        """Of all that live, as clients take them."""
+        """The addresses of all that live, as clients take them."""
         return ",".join(member.address for member, _ in self._living.values())
 
     def member_list(self) -> MemberListSeen:
-        """The list of the oldest process that lives. Raises `UnavailableError`."""
+        """Return the list of the oldest process that lives. Raises `UnavailableError`."""
         view = self._placements()[0].view
         return MemberListSeen(len(view.members), view.version, view.log_lines())
 
     def stage(self) -> DemoStage:
-        """How far the cluster is, asked of all living members."""
+        """Return the stage of the cluster, from the answers of all living members."""
         try:
             placements = self._placements()
         except UnavailableError:
@@ -82,7 +82,9 @@ class DemoCluster:
         return DemoStage.OWNED if any(p.lacking() for p in placements) else DemoStage.REDUNDANT
 
     def wait(self, stage: DemoStage, since: float = 0.0) -> int:
-        """Wait until the cluster is so far: how many ms `since` then. Raises `UnavailableError` at the deadline."""
+        """Wait until the cluster has this stage. Return the milliseconds `since` then. Raises `UnavailableError` at the
+        deadline.
+        """
         wait_until(lambda: self.stage() >= stage, f"the cluster was not {stage.name}")
         return _ms(since, time.monotonic())
 
@@ -98,7 +100,7 @@ class DemoCluster:
         victim, _ = self._living.pop(name)
         killed_at = time.monotonic()
         victim.kill()
-        victim.wait()  # until then it may have acknowledged a last write
+        victim.wait()  # until then it can have acknowledged a last write
         dead_at = time.monotonic()
         list_ms, seen = self.wait(DemoStage.ONE_LIST, killed_at), self.member_list()
         owners_ms, redundant_ms = (self.wait(stage, killed_at) for stage in (DemoStage.OWNED, DemoStage.REDUNDANT))

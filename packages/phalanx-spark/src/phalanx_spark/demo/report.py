@@ -50,7 +50,7 @@ STEPS = {
 
 
 class WriterResult(msgspec.Struct, frozen=True):
-    """What the writer was told, and what is there. `repeated`: writes that were sent again for want of an outcome."""
+    """What was acknowledged to the writer, and what is there. `repeated`: writes that were sent again because their outcome was unknown."""
 
     acknowledged: int
     keys: int

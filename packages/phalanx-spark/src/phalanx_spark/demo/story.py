@@ -1,7 +1,7 @@
 """The demo from the first member to the last comparison: what is done, in which order, and whether it held.
 
 Each chapter adds what it found to the report. What does not hold becomes a line in `differences`, and the story goes on
-where that makes sense, for a later chapter may show why.
+where that makes sense, because a later chapter can show why.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SPARK = {
     "spark.sql.shuffle.partitions": str(CORES),
 }
 SHOWN = 5
-"""Groups of the question that differ and are told."""
+"""The most groups of the question that are shown if they differ."""
 
 
 class DemoStory:
@@ -56,7 +56,7 @@ class DemoStory:
         self._grid: dict[str, DataFrame] = {}
 
     def run(self) -> None:
-        """Tell it all. No member and no session of Spark is left when this returns or raises."""
+        """Run the demo, and print each step. No member and no session of Spark is left when this returns or raises."""
         report, began = self.report, time.monotonic()
         with ExitStack() as stack, self._console.status("at work"):
             try:
@@ -226,14 +226,14 @@ def _start_spark(folder: Path, stack: ExitStack) -> SparkSession:
     """Start Spark, which ends with the stack; its Java process ends with this one."""
     with _undisturbed(folder / "spark.log"):
         spark = session(f"local[{CORES}]", **{name: text.format(folder=folder) for name, text in SPARK.items()})
-    stack.enter_context(suppress(Exception))  # it may not answer any more
+    stack.enter_context(suppress(Exception))  # it can be unable to answer
     stack.callback(spark.stop)
     return spark
 
 
 @contextmanager
 def _undisturbed(log: Path) -> Iterator[None]:
-    """Let Java start. It says much meanwhile, which goes into a file; and signals wait until it has started.
+    """Let Java start. Its output goes into a file meanwhile, and signals wait until it has started.
 
     A Java whose program ends before it has told its port fails to tell it, and then runs on for ever.
     """

@@ -28,10 +28,10 @@ class Writer(threading.Thread):
         self.values: dict[str, int] = {}
         """Key to the number of the last write to it that was acknowledged."""
         self.pending: tuple[str, int] | None = None
-        """The write under way: acknowledged or not, its value may be there."""
+        """The write under way: acknowledged or not, its value can be there."""
         self.acknowledged = self.repeated = 0
         self.error: Exception | None = None
-        """What ended it before it was told to stop."""
+        """The error that ended it before it was stopped."""
         self._acknowledgements: list[tuple[float, float, int]] = []
         """When each write began, when it was acknowledged, and the partition of its key."""
 
@@ -50,7 +50,9 @@ class Writer(threading.Thread):
         self.join(timeout_s)
 
     def first_acknowledged_after(self, moment: float, partitions: Collection[int]) -> float | None:
-        """When the first write was acknowledged that began after the moment, for a key of one of the partitions."""
+        """Return when the first write to one of the partitions was acknowledged that began after the moment; None: not
+        yet.
+        """
         seen = list(self._acknowledgements)
         return next((ended for began, ended, part in seen if began >= moment and part in partitions), None)
 
@@ -71,7 +73,7 @@ class Writer(threading.Thread):
 
 
 def check(writer: Writer, grid: Client) -> tuple[list[str], list[str]]:
-    """Keys that were acknowledged and are missing, and keys that have another value than the last acknowledged one."""
+    """Return the acknowledged keys that are missing, and those with another value than the last acknowledged one."""
     found = grid.map(MAP).get_all(list(writer.values))
     missing = [key for key in writer.values if key not in found]
     wrong = [
