@@ -48,7 +48,7 @@ def test_a_search_of_which_all_is_there_starts_no_spark(
     assert result.exit_code == 0, result.stderr
     assert last_line(result.stdout)["digest"] == plain["digest"]
     refused = phalanx_command(*seeds, "--spark", "nowhere")
-    assert (refused.exit_code, "is no master" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "is not a master" in refused.stderr) == (2, True)
 
 
 def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(
@@ -154,9 +154,9 @@ def test_advice_ends_in_a_recommendation_and_a_page(phalanx_command: Command, tm
     [
         (("--seed", "1", "--out", "kept"), "are for many histories"),
         (("--seed", "1", "--spark", "local[2]"), "are for many histories"),
-        (("--seeds", "5:5", "--spark", "local[2]"), "no range"),
+        (("--seeds", "5:5", "--spark", "local[2]"), "is not a range"),
         (("--seeds", "4711"), "expected A:B with A smaller than B, for example 0:100, or 4711:4712 for the history of"),
-        (("--seeds", "0:3", "--spark", "localhost:7077"), "is no master: expected local[N]"),
+        (("--seeds", "0:3", "--spark", "localhost:7077"), "is not a master: expected local[N]"),
         (("--seeds", "0:3", "--sweep", "heartbeat_timeout=100ms"), "must be greater than heartbeat_interval_ms"),
         (("--seeds", "0:3", "--out", "/proc/nowhere"), "cannot write into /proc/nowhere"),
         (("--replay", "missing.json"), "cannot read missing.json"),
@@ -185,7 +185,7 @@ def test_a_file_that_is_no_schedule_is_refused(phalanx_command: Command, tmp_pat
     path.write_text('{"kind": "something else"}')
     result = phalanx_command("simulate", "--replay", path)
     assert result.exit_code == 2
-    assert "is no schedule that this version can play" in result.stderr
+    assert "is not a schedule that this version can play" in result.stderr
 
 
 @pytest.mark.long

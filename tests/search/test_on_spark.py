@@ -150,5 +150,5 @@ def test_errors_of_tasks_are_told_in_a_line() -> None:
 
 
 def test_a_master_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match="is no master"):
+    with pytest.raises(UsageError, match="is not a master"):
         spark_crew("nowhere")

@@ -258,7 +258,7 @@ def test_steps_are_read_as_they_are_told() -> None:
 
 @pytest.mark.parametrize("text", ["deliver A", "crash A>B", "crash", "fly A", "deliver A>Z", "time AB", "crash a"])
 def test_what_is_no_step_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no step"):
+    with pytest.raises(ValueError, match="is not a step"):
         ExploredWorld(3, ExplorationLimits()).read(text)
 
 

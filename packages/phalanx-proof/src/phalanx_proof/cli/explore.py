@@ -65,7 +65,7 @@ def _parse_limits(text: str) -> ExplorationLimits:
         name, _, number = part.partition("=")
         if name not in ExplorationLimits.__struct_fields__ or not number.isdecimal() or int(number) > 15:
             names = ", ".join(ExplorationLimits.__struct_fields__)
-            raise UsageError(f"--limits: {part!r} is none: expected NAME=NUMBER, up to 15, NAME one of {names}")
+            raise UsageError(f"--limits: {part!r} is not a limit: expected NAME=NUMBER, up to 15, NAME one of {names}")
         given[name] = int(number)
     return ExplorationLimits(**given)
 

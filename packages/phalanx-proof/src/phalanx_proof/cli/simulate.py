@@ -183,7 +183,9 @@ def parse_range(text: str) -> range:
     if not colon or not first.strip().isdecimal() or not end.strip().isdecimal() or int(first) >= int(end):
         one = text.strip()
         hint = f", or {one}:{int(one) + 1} for the history of that seed" if one.isdecimal() else ""
-        raise UsageError(f"--seeds: {text!r} is no range: expected A:B with A smaller than B, for example 0:100{hint}")
+        raise UsageError(
+            f"--seeds: {text!r} is not a range: expected A:B with A smaller than B, for example 0:100{hint}"
+        )
     return range(int(first), int(end))
 
 

@@ -42,7 +42,7 @@ def check_master(master: str) -> re.Match[str] | None:
     """
     local = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     if local is None and not re.match(r"local\[|local-cluster\[|spark://|yarn|k8s://|mesos://", master):
-        raise UsageError(f"--spark: {master!r} is no master: expected local[N], spark://HOST:PORT, yarn or k8s://…")
+        raise UsageError(f"--spark: {master!r} is not a master: expected local[N], spark://HOST:PORT, yarn or k8s://…")
     require_packages("--spark", ("phalanx_spark",), "proof")
     from phalanx_spark.requirements import require_spark
 

@@ -40,7 +40,7 @@ def load_planted_bug(name: str) -> PlantedBug | None:
         return None
     module, _, key = name.partition(":")
     if not key or not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(f"--canary: {name!r} is no planted bug: expected MODULE:NAME, for example {EXAMPLE}")
+        raise UsageError(f"--canary: {name!r} is not a planted bug: expected MODULE:NAME, for example {EXAMPLE}")
     find_modules_here("--canary")
     try:
         table = getattr(importlib.import_module(module), TABLE, {})

@@ -51,7 +51,7 @@ def read_schedule(path: Path, canary: str = "") -> Schedule:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{path} is no schedule that this version can play: {error}") from error
+        raise UsageError(f"{path} is not a schedule that this version can play: {error}") from error
     options = schedule.options
     if schedule.canary != canary:
         played = f"with the planted bug {quoted(schedule.canary)}" if schedule.canary else "without a planted bug"

@@ -90,7 +90,7 @@ def configurations(
         name = name.strip().replace("-", "_")
         texts = [each.strip() for each in values.split(",")] if is_swept else [values.strip()]
         if not equals or not all(texts):
-            raise UsageError(f"{text!r} is no setting: expected NAME=VALUE{',VALUE,…' if is_swept else ''}")
+            raise UsageError(f"{text!r} is not a setting: expected NAME=VALUE{',VALUE,…' if is_swept else ''}")
         if name == "profile":
             profiles = [_profile(each) for each in texts]
             continue
@@ -124,7 +124,7 @@ def _profile(text: str) -> Profile:
 
 
 def _find(name: str, with_conditions: bool) -> tuple[str, int]:
-    """Return the full name of a setting, and the unit of a bare number in milliseconds (0: the setting is no time)."""
+    """Return the full name of a setting, and the unit of a bare number in milliseconds (0: the setting is not a time)."""
     known = _OPTIONS.keys() | _MEMBERS.keys() | (_CONDITIONS.keys() if with_conditions else set())
     plain = name.removesuffix("_ms")
     name = ALIASES.get(name) or (ALIASES[plain] + "_ms" if plain in ALIASES else name)
@@ -153,7 +153,7 @@ def _parse(name: str, text: str, bare_unit: int) -> Value:
     except (ValueError, msgspec.ValidationError):
         expected = "a time such as 300ms or 2s" if name.endswith("_ms") else getattr(kind, "__name__", str(kind))
         expected = "two times such as 1-30" if kind == tuple[int, int] else expected
-        raise UsageError(f"{name}: {text!r} is no value of it: expected {expected}") from None
+        raise UsageError(f"{name}: {text!r} is not a value of it: expected {expected}") from None
     _check(name, value)
     return value
 

@@ -6,7 +6,7 @@
 * Where a new owner answers, the previous owner does not answer any more.
 
 A commit is a row that names a member newly, or at a hotter index, while the previous owner is alive and has the previous
-row. Rows that follow from departures are no commits: their owner is gone, or nobody is named newly.
+row. Rows that follow from departures are not commits: their owner is gone, or nobody is named newly.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def explore(members: int, start: str, limits: ExplorationLimits, depth: int, **o
 def replay(members: int, start: str, steps: str) -> tuple[list[str], list[Broken]]:
     """Play these steps and tell them: each with what was sent and recorded; and the rules that were broken.
 
-    Raises ValueError for what is no step, or cannot be done.
+    Raises ValueError for a text that is not a step, or a step that cannot be done.
     """
     world, state = begin(start, members, EVERYTHING)
     lines: list[str] = []

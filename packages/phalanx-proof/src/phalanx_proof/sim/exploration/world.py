@@ -124,7 +124,7 @@ class ExploredWorld:
         return f"{action.what} {member}" if action.sender < 0 else f"{action.what} {self.names[action.sender]}>{member}"
 
     def read(self, steps: str) -> list[Action]:
-        """Parse what `tell` says, in a list with commas. Raises ValueError for what is no action."""
+        """Parse what `tell` says, in a list with commas. Raises ValueError for a text that is not an action."""
         actions = []
         for part in filter(None, (part.strip() for part in steps.split(","))):
             what, _, who = part.partition(" ")
@@ -136,7 +136,7 @@ class ExploredWorld:
                 or len(other) != (what in OF_TWO)
                 or not set(one + other) <= set(self.names)
             ):
-                raise ValueError(f"{part!r} is no step: expected, for example, 'deliver A>B' or 'crash A'")
+                raise ValueError(f"{part!r} is not a step: expected, for example, 'deliver A>B' or 'crash A'")
             actions.append(Action(what, self.names.index(other or one), self.names.index(one) if arrow else -1))
         return actions
 

@@ -39,7 +39,7 @@ class Since:
 
 
 def check(text: str, since: Since) -> str:
-    """Return what is instead of a condition; empty: it holds. Raises `ScenarioError` for what is no condition."""
+    """Return what is instead of a condition; empty: it holds. Raises `ScenarioError` for a text that is not a condition."""
     word, _, rest = text.strip().partition(" ")
     if word in CONDITIONS:
         return CONDITIONS[word](since, rest.strip())

@@ -22,7 +22,7 @@ INDENT = "    "
 
 
 class ScriptStep(msgspec.Struct):
-    """A line of the file that is no output."""
+    """A line of the file that is not output."""
 
     number: int
     text: str
