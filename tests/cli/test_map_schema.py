@@ -84,7 +84,7 @@ def test_what_cannot_be_is_refused_and_leaves_the_schema(two: Cluster) -> None:
             UsageError, match=r"column 'price' is decimal\(12,2\) by the map's schema, and string in this write"
         ):
             change_schema(grid, "refused", widening(schema(Column("price", TextType())), "refused"))
-        with pytest.raises(UsageError, match="is no schema of Arrow as JSON"):
+        with pytest.raises(UsageError, match="is not a schema of Arrow as JSON"):
             change_schema(grid, "refused", lambda _: "{}")
         grid.refresh()
         assert grid.map("refused").schema() == PRICES

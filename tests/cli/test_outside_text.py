@@ -172,7 +172,7 @@ def test_numbers_of_any_length_are_stored_as_numbers(ask: Ask, phalanx_command: 
         (["map", "size", ""], "cannot name a map"),
         (["map", "size", "x" * 10_000], "(10,000 characters) cannot name a map"),
         (["map", "put", "m", "k", "v", "--ttl", "inf"], "ttl is inf"),
-        (["map", "get", "m", "7.5.1", "--key-type", "decimal"], "is no key of --key-type decimal"),
+        (["map", "get", "m", "7.5.1", "--key-type", "decimal"], "is not a key of --key-type decimal"),
         (["map", "get", "m", "zz", "--key-type", "bytes"], "expected hexadecimal digits"),
     ],
     ids=lambda value: None,

@@ -102,7 +102,7 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("eviction", "m", "random"), "eviction: 'random' is none of oldest, lru, lfu, soonest-to-expire"),
+        (("eviction", "m", "random"), "eviction: 'random' is not one of oldest, lru, lfu, soonest-to-expire"),
         (("protect", "m"), "give --minimum, --majority or both, or --off"),
         (("protect", "m", "--off", "--minimum", "2"), "--off cannot be combined"),
         (("protect", "m", "--minimum", "-1"), "--minimum"),
@@ -116,9 +116,9 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         (("max-entries", "", "5"), "the name of the map is empty"),
         (("max-idle", "m", "soon"), "Invalid value for 'seconds'"),
         (("max-idle", "", "5"), "the name of the map is empty"),
-        (("dicts", "m", "yaml"), "dicts: 'yaml' is none of any, rows, json"),
+        (("dicts", "m", "yaml"), "dicts: 'yaml' is not one of any, rows, json"),
         (("dicts", "", "json"), "the name of the map is empty"),
-        (("merge-policy", "m", "best"), "merge_policy: 'best' is none of latest-update"),
+        (("merge-policy", "m", "best"), "merge_policy: 'best' is not one of latest-update"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(ask: Ask, arguments: tuple[str, ...], told: str) -> None:

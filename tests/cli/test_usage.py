@@ -38,7 +38,7 @@ from support.commands import Command
         (["member", "--cluster", ""], "the name is empty"),
         (["member", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (["members", "--at", "5701"], "'5701' is not an address"),
-        (["partitions", "--at", ""], "names no member"),
+        (["partitions", "--at", ""], "does not name a member"),
         (["map", "get", "m", "k", "--at", "127.0.0.1:1", "--key-type", "int"], "no key of --key-type int"),
         (["map", "peek", "m"], "peek"),
         (["demo", "--members", "0"], "--members"),

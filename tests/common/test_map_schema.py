@@ -82,7 +82,7 @@ def test_it_is_the_json_of_arrow() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "is no schema of Arrow as JSON: Input data was truncated"),
+        ("{", "is not a schema of Arrow as JSON: Input data was truncated"),
         ("[]", "Expected `object`, got `array`"),
         ('{"fields":[{"name":"a","type":{"name":"int","bitWidth":7}}]}', "Invalid enum value 7"),
         ('{"fields":[{"name":"a","type":{"name":"union"}}]}', "union"),

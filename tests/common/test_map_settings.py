@@ -66,7 +66,7 @@ def test_a_protection_says_what_it_wants(protection: Protection, is_on: bool, te
         ("m", MapChange(protection=Protection(-1)), "minimum_members: -1"),
         ("m", MapChange(protection=Protection(10_001)), "minimum_members: 10001"),
         ("m", MapChange(protection=Protection(2, reads=False, writes=False)), "neither reads nor writes"),
-        ("m", MapChange(merge_policy="best"), "merge_policy: 'best' is none of latest-update"),
+        ("m", MapChange(merge_policy="best"), "merge_policy: 'best' is not one of latest-update"),
         ("m", MapChange(BackupCount(7)), "backup_count: 7"),
         ("n" * 201, MapChange(BackupCount(1)), "a text of 201 characters"),
     ],

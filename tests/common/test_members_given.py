@@ -34,8 +34,8 @@ def test_an_address_of_phalanx_names_hosts_and_the_cluster(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("phalanx://", "names no member: expected phalanx://host1,host2/cluster"),
-        ("phalanx:///prod", "names no member"),
+        ("phalanx://", "does not name a member: expected phalanx://host1,host2/cluster"),
+        ("phalanx:///prod", "does not name a member"),
         ("phalanx://user:word@one/prod", "no user and no secret: give secret_file"),
         ("phalanx://one/prod/x", "the cluster's name alone"),
         ("phalanx://one/prod?x=1", "the cluster's name alone"),

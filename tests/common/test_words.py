@@ -80,5 +80,7 @@ def test_any_value_can_be_quoted(value: object, expected: str) -> None:
 
 def test_text_that_is_no_unicode_is_told_with_its_place() -> None:
     assert check_text("é☂", "cluster") == "é☂"
-    with pytest.raises(UsageError, match=r"cluster: 'a\\udcff' holds a lone surrogate at index 1, which is no Unicode"):
+    with pytest.raises(
+        UsageError, match=r"cluster: 'a\\udcff' holds a lone surrogate at index 1, so it is not Unicode"
+    ):
         check_text("a\udcff", "cluster")

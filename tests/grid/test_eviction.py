@@ -437,7 +437,7 @@ def test_a_bound_is_an_aspect_as_others_are() -> None:
     for wrong in (-1, MAX_BOUND_BYTES + 1):
         with pytest.raises(UsageError, match=f"max_bytes: {wrong} is not between"):
             MapPlan().with_change("m", MapChange(max_bytes=wrong))
-    with pytest.raises(UsageError, match="eviction: 'random' is none of oldest, lru, lfu, soonest-to-expire"):
+    with pytest.raises(UsageError, match="eviction: 'random' is not one of oldest, lru, lfu, soonest-to-expire"):
         MapPlan().with_change("m", MapChange(eviction="random"))
     assert MapConfig(max_entries=5).as_change(plan.usual.backups) == MapChange(max_entries=5)
     for wrong in (-1, MAX_BOUND + 1):

@@ -578,7 +578,7 @@ CORRUPT = [
     (PACKED + "d6017fffffff", "extension 1: "),
     (PACKED + "d702 7fffffffffffffff", "extension 2: "),
     (PACKED + "d703 8000000000000000", "extension 3: "),
-    (PACKED + "d704 000000141dd76000", "extension 4: 86400000000 microseconds are no time of a day"),
+    (PACKED + "d704 000000141dd76000", "extension 4: 86400000000 microseconds are not a time of day"),
     (PACKED + "d805" + "7f" * 16, "extension 5: "),
     (PACKED + "d405 00", "extension 5 has 1 bytes, not 8 or 16"),
     (PACKED + "d506 3132" + "00", "trailing characters"),

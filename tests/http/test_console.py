@@ -494,7 +494,7 @@ def test_a_map_is_looked_into_by_key_and_condition(alone: MemberThread) -> None:
         ("map=", "cannot name a map"),
         ("where=true", "map"),
         ("map=flights&other=1", "other"),
-        ("map=flights&after=%25", "after: this is no position"),
+        ("map=flights&after=%25", "after: this is not a position"),
     ):
         found = ask(alone.http_port, f"/console/entries?{query}")
         assert found.status == 400, query
@@ -649,12 +649,12 @@ def test_settings_are_changed_only_where_that_is_allowed_and_from_the_page_itsel
         assert post(port, {"map": "m", "dicts": "json"}, right).json["settings"]["dicts"] == "json"
         for wrong, said in (
             ({"map": "m"}, "nothing to change"),
-            ({"map": "m", "dicts": "yaml"}, "dicts: 'yaml' is none of any, rows, json"),
+            ({"map": "m", "dicts": "yaml"}, "dicts: 'yaml' is not one of any, rows, json"),
             ({"map": "m", "max_entries": -1}, "max_entries"),
             ({"map": "m", "eviction": "best"}, "eviction"),
             ({"map": "m", "other": 1}, "other"),
             ({"map": "m", "backups": {"sync": 9, "async": 0}}, "backups.sync"),
-            (b"{", "no change of settings"),
+            (b"{", "not a change of settings"),
             (b" " * 5_000, "at most"),
         ):
             found = post(port, wrong, right)

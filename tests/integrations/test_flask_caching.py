@@ -120,7 +120,7 @@ def test_threads_count_in_one_step(grid: phalanx.MemberThread) -> None:
     assert grid.map("counts").get("n") == 400
     assert cache.dec("n", 400) == 0
     cache.set("text", "x")
-    with pytest.raises(TypeError, match="'text' is no number: str"):
+    with pytest.raises(TypeError, match="'text' is not a number: str"):
         cache.inc("text")
 
 

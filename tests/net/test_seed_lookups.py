@@ -77,7 +77,7 @@ def test_seeds_are_given_as_a_list_or_in_one_text() -> None:
         )
     )
     for nothing in ("", " , ", 5, [1]):
-        with pytest.raises(UsageError, match="names no member"):
+        with pytest.raises(UsageError, match="does not name a member"):
             parse_members(nothing)  # type: ignore[arg-type]  # on purpose
 
 

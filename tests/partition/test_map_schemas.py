@@ -108,10 +108,10 @@ def test_a_schema_that_was_made_of_another_one_than_the_map_has_is_refused() -> 
 @pytest.mark.rows("PX-09")
 def test_what_is_no_schema_and_what_is_of_more_than_one_map_is_refused() -> None:
     c = cluster()
-    assert "is no schema of Arrow as JSON" in refused(ask(c, "{"))
+    assert "is not a schema of Arrow as JSON" in refused(ask(c, "{"))
     for name in ("", "*", "m*"):
         assert "a schema is of one map: give the map's own name" in refused(ask(c, ONE, name=name))
-    assert "is no schema of Arrow as JSON" in refused(jobs.Job(c).wish_until("A", BEGIN, schema="{"))
+    assert "is not a schema of Arrow as JSON" in refused(jobs.Job(c).wish_until("A", BEGIN, schema="{"))
     assert c.table("A").maps.contents == ()
 
 

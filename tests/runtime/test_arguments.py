@@ -84,7 +84,7 @@ def test_bounds_count_for_timedeltas_too() -> None:
 @pytest.mark.parametrize("members", [5, None, [], [5], "", b"127.0.0.1:1"], ids=repr)
 def test_what_names_no_member_is_refused(members: Any) -> None:
     for connect in (phalanx.Client, lambda given: asyncio.run(open_client(given))):
-        with pytest.raises(phalanx.UsageError, match="names no member"):
+        with pytest.raises(phalanx.UsageError, match="does not name a member"):
             connect(members)
 
 

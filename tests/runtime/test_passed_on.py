@@ -108,7 +108,7 @@ async def test_nobody_but_members_of_the_list_is_connected_to() -> None:
         for to in (MemberId(f"{place}/1"), MemberId(f"{other.address}/another"), Address(place), first.id):
             with pytest.raises((ConnectError, OSError)) as raised:
                 await asyncio.to_thread(opened, MemberId(to), first.id)
-            assert "is no other member of this cluster" in str(raised.value)
+            assert "is not another member of this cluster" in str(raised.value)
         assert first.overload.passed_on.total == 0
         stranger.close()
 

@@ -229,7 +229,7 @@ def test_replicas_are_shown_by_partition_with_all_that_they_know() -> None:
         ("unlock B y by two permit", []),
         ("renew B x by one", []),
         ("map B max_entries=2 eviction=lru backups=1+1", []),
-        ("map B eviction=best", ["A: refused: eviction: 'best' is none of oldest, lru, lfu, soonest-to-expire"]),
+        ("map B eviction=best", ["A: refused: eviction: 'best' is not one of oldest, lru, lfu, soonest-to-expire"]),
         ("partitions C 4", []),
         ("lite C", []),
         ("answers", ["nothing"]),

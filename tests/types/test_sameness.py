@@ -375,7 +375,7 @@ def _number(name: str) -> Any:
         (int, "\ud800", "rows", "surrogates not allowed"),
         (float, Decimal("sNaN"), "rows", "cannot convert signaling NaN to float"),
         (float, Decimal("0.1"), "rows", r"is Decimal\('0.1'\) .* as 0.1 \(float\)"),
-        (float, 10**400, "rows", "is no float"),
+        (float, 10**400, "rows", "is not of type float"),
     ],
 )  # fmt: skip
 def test_the_error_names_the_field_and_both_types(kind: Any, value: Any, dicts: str, where: str) -> None:

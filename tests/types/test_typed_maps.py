@@ -207,7 +207,7 @@ def test_asyncio_maps_give_and_take_the_types(grid: phalanx.MemberThread) -> Non
         async with seats.lock(here) as lock:
             assert await seats.remove(here, fence=lock.token) == Seat(4)
         assert await seats.remove(there) == Seat(5)
-        with pytest.raises(phalanx.UsageError, match="map 'of tasks': the value 5 is no Seat"):
+        with pytest.raises(phalanx.UsageError, match="map 'of tasks': the value 5 is not of type Seat"):
             await seats.put(here, 5)
         assert type(await place.map("counts of tasks", value=float).increment("n")) is float
 
@@ -225,25 +225,25 @@ def test_asyncio_maps_give_and_take_the_types(grid: phalanx.MemberThread) -> Non
 @pytest.mark.parametrize(
     ("kind", "value", "told"),
     [
-        (int, "5", "is no int: Expected `int`, got `str`"),
-        (int, True, "is no int: Expected `int`, got `bool`"),
+        (int, "5", "is not of type int: Expected `int`, got `str`"),
+        (int, True, "is not of type int: Expected `int`, got `bool`"),
         (
             Flight,
             Flight(5, 1.0),  # type: ignore[arg-type]
-            r"is no Flight: Expected `str`, got `int` - at `\.id`",
+            r"is not of type Flight: Expected `str`, got `int` - at `\.id`",
         ),
-        (Flight, 5, "is no Flight: it is of type int"),
-        (Flight, {"id": "LH 400", "price": 1.0}, "is no Flight: it is of type dict"),
-        (Leg, ("FRA", 1), "is no Leg: it is of type tuple"),
-        (list[Leg], [("FRA", "far")], r"is no list\[.*Leg\]: Expected `int`, got `str` - at `\[0\]\[1\]`"),
+        (Flight, 5, "is not of type Flight: it is of type int"),
+        (Flight, {"id": "LH 400", "price": 1.0}, "is not of type Flight: it is of type dict"),
+        (Leg, ("FRA", 1), "is not of type Leg: it is of type tuple"),
+        (list[Leg], [("FRA", "far")], r"is not of type list\[.*Leg\]: Expected `int`, got `str` - at `\[0\]\[1\]`"),
         (
             Passenger,
             Passenger.model_construct(name="", born=dt.date(2000, 1, 1)),
-            "is no Passenger: .*at least 1 character",
+            "is not of type Passenger: .*at least 1 character",
         ),
-        (Class, "Z", "is no Class: Invalid enum value 'Z'"),
-        (dt.datetime, "2026-01-01T00:00:00", "is no datetime: Expected `datetime`, got `str`"),
-        (str, object(), "is no str: .*object"),
+        (Class, "Z", "is not of type Class: Invalid enum value 'Z'"),
+        (dt.datetime, "2026-01-01T00:00:00", "is not of type datetime: Expected `datetime`, got `str`"),
+        (str, object(), "is not of type str: .*object"),
         (Leg, Stop("FRA", 1), r"would not come back as it was: it is Stop\(.*Leg\("),
         (list[Seat], [Seat(1), Window(2)], r"would not come back as it was: `\[1\]` is Window\(row=2"),
         (dict[str, Any], {"a": (1, 2)}, r"would not come back as it was: `\['a'\]` is \(1, 2\) \(tuple\), and would"),
@@ -267,7 +267,7 @@ def test_a_key_that_does_not_fit_is_refused(client: phalanx.Client) -> None:
         lambda: typed.get_all(["5"]),
     ):
         with pytest.raises(
-            phalanx.UsageError, match=r"^map 'refused': the key '5' is no int: Expected `int`, got `str`"
+            phalanx.UsageError, match=r"^map 'refused': the key '5' is not of type int: Expected `int`, got `str`"
         ):
             call()  # type: ignore[no-untyped-call]
 
@@ -289,10 +289,10 @@ def test_what_others_stored_is_given_as_the_type_or_not_at_all(client: phalanx.C
     ]
     for call in calls:
         with pytest.raises(
-            phalanx.StoredTypeError, match=r"^map 'foreign': the stored value {'row': 'one'} is no Seat: .*\.row"
+            phalanx.StoredTypeError, match=r"^map 'foreign': the stored value {'row': 'one'} is not of type Seat: .*\.row"
         ):
             call()
-    with pytest.raises(phalanx.StoredTypeError, match=r"the stored (key 7 is no str|value)"):
+    with pytest.raises(phalanx.StoredTypeError, match=r"the stored (key 7 is not of type str|value)"):
         list(client.map("foreign", key=str, value=Seat).items())
 
 

@@ -92,7 +92,7 @@ def test_the_connecting_side_takes_replies_only(message: object) -> None:
     if isinstance(message, m.Reply):
         assert reader.feed(encode_frame(message)) == [message]
     else:
-        with pytest.raises(ProtocolError, match="is no message"):
+        with pytest.raises(ProtocolError, match="is not a message"):
             reader.feed(encode_frame(message))  # type: ignore[arg-type]
 
 
@@ -100,13 +100,13 @@ def test_the_connecting_side_takes_replies_only(message: object) -> None:
     "value", [[60], [60, 1, "m"], [1000, 1], [], {}, None, 7, [60, "1", "m", b"k"], [60, 1, 7, b"k"], [100, 1, 99, ""]]
 )
 def test_well_formed_bytes_of_the_wrong_shape_are_a_protocol_error(value: object) -> None:
-    with pytest.raises(ProtocolError, match="is no message"):
+    with pytest.raises(ProtocolError, match="is not a message"):
         FrameReader(message_decoder).feed(framed(msgspec.msgpack.encode(value)))
 
 
 def test_text_that_is_no_text_is_a_protocol_error() -> None:
     body = encode_frame(m.Get(1, "mm", b"k"))[HEADER_BYTES:].replace(b"mm", b"\xff\xfe")
-    with pytest.raises(ProtocolError, match="is no message"):
+    with pytest.raises(ProtocolError, match="is not a message"):
         FrameReader(message_decoder).feed(framed(body))
 
 
@@ -186,7 +186,7 @@ def test_what_was_put_into_the_room_may_be_no_message() -> None:
     assert reader.feed((COPIED_BYTES + 1).to_bytes(HEADER_BYTES, "big")) == []
     room = reader.room()
     assert room is not None
-    with pytest.raises(ProtocolError, match=f"{COPIED_BYTES + 1} bytes is no message"):
+    with pytest.raises(ProtocolError, match=f"{COPIED_BYTES + 1} bytes is not a message"):
         reader.filled(len(room))
     with pytest.raises(ValueError, match="1 bytes cannot have been put"):
         reader.filled(1)

@@ -79,9 +79,9 @@ def test_serialised_dicts_go_from_one_format_to_the_other() -> None:
     [
         ({"when": dt.date(2024, 1, 2)}, r"value\['when'\]: JSON has no datetime.date; store it as text"),
         ({"a": [1, {"b": b"x"}]}, r"value\['a'\]\[1\]\['b'\]: JSON has no bytes"),
-        ({"a": float("nan")}, "nan is no number of JSON"),
+        ({"a": float("nan")}, "nan is not a number of JSON"),
         ({1: 2}, r"the name 1 is int, and JSON has only text for names; use str\(1\)"),
-        ({"a": "\ud800"}, "no Unicode text"),
+        ({"a": "\ud800"}, "not Unicode text"),
         ({"a": {1, 2}}, "cannot be stored"),
         ({"a": Json("{}")}, "JSON has no "),
         ({"a": 10**5_000}, r"value\['a'\]: an int of more than 4,300 digits is read by no JSON reader"),

@@ -14,7 +14,7 @@ YOUNG_COLLECTION_AT = 20_000
 
 def set_up_process() -> None:
     """Let stdout take all characters, and what is written be for few."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a tick is no reason to fail where the terminal has another encoding
+    if isinstance(sys.stdout, io.TextIOWrapper):  # do not fail at a tick if the terminal has another encoding
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.argv[1:2] != ["lock"]:  # which runs commands of users: what they write is theirs to say
         keep_files_private()

@@ -19,7 +19,7 @@ STOPPING = "STOPPING=1"
 
 
 def tell_service_manager(state: str, status: str = "") -> None:
-    """Send the state, and a line for `systemctl status`. A manager that does not listen is no reason to fail."""
+    """Send the state, and a line for `systemctl status`. It is not an error if the manager does not listen."""
     path = os.environ.get(NOTIFY_SOCKET, "")
     if not path.startswith(("/", "@")):
         return

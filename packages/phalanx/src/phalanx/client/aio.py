@@ -387,7 +387,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             if view is not None and is_member(who) and who not in view.members:
                 link.reset()
                 link.drop()
-                self._link_down(link, "it is no member any more")
+                self._link_down(link, "it is not a member any more")
         for member in [member for member in self._spares if view is not None and member not in view.members]:
             self._spares.pop(member).break_off()
 

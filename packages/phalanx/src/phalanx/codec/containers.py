@@ -71,7 +71,7 @@ class TooMuch(SerializationError):
 
 
 def operand(data: bytes, what: str) -> Any:
-    """Deserialise a value that is no long list or dict, to compare it or to add to it. Raises `CorruptDataError`, and `TooMuch` for
+    """Deserialise a value that is not a long list or dict, to compare it or to add to it. Raises `CorruptDataError`, and `TooMuch` for
     more than `MAX_COMPARED_BYTES`, unless it is a text, bytes or a whole number."""
     if len(data) > MAX_COMPARED_BYTES and data[:4] not in _LONG:
         raise TooMuch(f"{what} has {len(data):,} bytes: at most {MAX_COMPARED_BYTES:,} are compared, or added to")
@@ -296,7 +296,7 @@ def check_parts(data: bytes) -> None:
 
 
 def merged(present: bytes | msgspec.Raw | None, patch: bytes | msgspec.Raw, spend: Callable[[int], None]) -> PackedDict:
-    """Return a dict with another one merged into it by the rules of JSON merge patch (RFC 7396). `present`: None, or what is no dict,
+    """Return a dict with another one merged into it by the rules of JSON merge patch (RFC 7396). `present`: None, or a value that is not a dict,
     counts as an empty one. `spend`: is told how many bytes are gone through, `DICT_BYTES` at least for each dict of the patch, and raises
     when they are too many."""
     spend(max(len(memoryview(patch)), DICT_BYTES))

@@ -53,7 +53,7 @@ def scalar_of(packed: Packed) -> Any:
 
 
 def fields_of(packed: Packed, names: Collection[str]) -> Mapping[str, msgspec.Raw] | None:
-    """Return at least the fields with these names that the map has; none for null; None if it is no map.
+    """Return at least the fields with these names that the map has; none for null; None if it is not a map.
 
     Raises `UNREADABLE`.
     """
@@ -80,7 +80,7 @@ def key_of(data: bytes) -> Any:
 
 
 def value_of(data: bytes) -> Any:
-    """Decode a value that is no MessagePack; a list of a Hazelcast client is a `CONTAINER`. Raises `CorruptDataError`."""
+    """Decode a value that is not MessagePack; a list of a Hazelcast client is a `CONTAINER`. Raises `CorruptDataError`."""
     return CONTAINER if data[:4] in _OTHER_LISTS else from_data(data)
 
 

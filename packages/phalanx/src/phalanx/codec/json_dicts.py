@@ -48,7 +48,7 @@ def to_json_data(value: object) -> bytes:
 
 
 def from_json_data(data: bytes) -> Any:
-    """Deserialise a value as `from_data`, but JSON as what it says. Raises `CorruptDataError`, also where a text is no JSON."""
+    """Deserialise a value as `from_data`, but JSON as what it says. Raises `CorruptDataError`, also if a text is not JSON."""
     return from_json(from_data(data))
 
 
@@ -107,7 +107,7 @@ def _checked(value: Any, depth: int) -> Any:
         return messagepack.check_text(value)
     if kind is float:
         if value - value != 0:
-            raise Refusal(f"{value} is no number of JSON; use None, or leave it out")
+            raise Refusal(f"{value} is not a number of JSON; use None, or leave it out")
         return value
     if depth >= MAX_DEPTH:
         raise Refusal(f"{TOO_DEEP}; does the value hold itself? Store a flatter one")
@@ -142,7 +142,7 @@ def _name(name: object) -> str:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 _to_json_data: Final = writer_of({**WRITERS, dict: _write_json})

@@ -155,7 +155,7 @@ def check_text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise Refusal(
-            f"str holds a lone surrogate at index {error.start}, which is no Unicode text; "
+            f"str holds a lone surrogate at index {error.start}, so it is not Unicode text; "
             "decode the original bytes with the right encoding, or store them as bytes"
         ) from None
     return text
@@ -426,7 +426,7 @@ def _number(payload: bytes) -> int:
 def _read_time(payload: bytes) -> dt.time:
     count = _number(payload)
     if not 0 <= count < _DAY_MICROSECONDS:
-        raise ValueError(f"{count} microseconds are no time of a day")
+        raise ValueError(f"{count} microseconds are not a time of day")
     return (_EPOCH + count * _MICROSECOND).time()
 
 

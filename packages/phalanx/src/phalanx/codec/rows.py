@@ -25,7 +25,7 @@ PREFIX_BYTES: Final = STAMP_BYTES + HEADER_BYTES
 
 
 class BadRows(ValueError):
-    """The bytes are no packed rows."""
+    """The bytes are not packed rows."""
 
 
 class Extent(NamedTuple):
@@ -151,8 +151,8 @@ def _split_rows(data: bytes, sizes: int, begin: int, extent: Extent, prefix: byt
 
 
 def greatest_head(data: bytes, head_bytes: int) -> bytes:
-    """Return the greatest of the first `head_bytes` of each value; empty: there are no rows. Raises `ValueError` for
-    what is no packed rows."""
+    """Return the greatest of the first `head_bytes` of each value; empty: there are no rows. Raises `ValueError` if
+    the bytes are not packed rows."""
     if TWINS is not None:
         return TWINS.greatest_head(data, head_bytes)
     return max(unpack_rows(data)[1], default=b"")[:head_bytes]
@@ -161,7 +161,7 @@ def greatest_head(data: bytes, head_bytes: int) -> bytes:
 def add_rows(entries: dict[bytes, bytes], data: bytes) -> tuple[int, int]:
     """Put the rows into a dict. Return how many keys are new there, and by how many bytes its keys and values have grown.
 
-    Raises `ValueError` for what is no packed rows.
+    Raises `ValueError` if the bytes are not packed rows.
     """
     if TWINS is not None:
         return TWINS.add_rows(entries, data)

@@ -254,7 +254,7 @@ def entries_from_data(
 
 
 def _to_other_data(value: object, root: str) -> bytes:
-    """Serialise a value that is no short str or bytes. `root`: what errors call the value."""
+    """Serialise a value that is not a short str or bytes. `root`: what errors call the value."""
     write = WRITERS.get(type(value))
     try:
         if write is None:

@@ -14,7 +14,7 @@ Duration: TypeAlias = float | dt.timedelta
 
 
 def to_seconds(name: str, given: object, bounds: str, *, at_most: float, may_be_zero: bool = False) -> float:
-    """Return the seconds of an argument. Raises `UsageError` that names it if it is no duration, or outside its bounds.
+    """Return the seconds of an argument. Raises `UsageError` that names it if it is not a duration, or outside its bounds.
 
     `bounds`: as the error tells them, such as "more than 0, or None".
     """

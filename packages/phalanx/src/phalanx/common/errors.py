@@ -199,7 +199,7 @@ class ErrorCode(enum.IntEnum):
     """Given to the caller by its own router: a write was sent and its outcome is unknown. By an owner: it was applied, or
     is over, and what became of it is forgotten."""
     NOT_ENOUGH_MEMBERS = 8
-    """The map is protected, and this side of the cluster is too small: nothing was changed, and it is no other owner's."""
+    """The map is protected, and this side of the cluster is too small: nothing was changed, and no other member owns the key."""
     GRID_FULL = 10
     """A member that holds the partition has no memory for what the write would add: nothing was changed, and it stays so
     until something is removed or moves away."""

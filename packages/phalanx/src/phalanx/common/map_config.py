@@ -55,7 +55,7 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             asynchronous = usual.asynchronous if self.async_backup_count is None else self.async_backup_count
             backups = BackupCount(synchronous, asynchronous)
         if self.protects not in ("reads", "writes", "reads and writes"):
-            raise UsageError(f"protects: {self.protects!r} is none of 'reads', 'writes' and 'reads and writes'")
+            raise UsageError(f"protects: {self.protects!r} is not 'reads', 'writes' or 'reads and writes'")
         if self.minimum_members is not None or self.majority is not None:
             reads, writes = "reads" in self.protects, "writes" in self.protects
             protection = Protection(self.minimum_members or 0, bool(self.majority), reads, writes)

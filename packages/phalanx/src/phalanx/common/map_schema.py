@@ -167,7 +167,7 @@ def read_schema(text: str) -> MapSchema:
         found = msgspec.json.decode(text, type=MapSchema)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(
-            f"schema: {quoted(text, 80)} is no schema of Arrow as JSON: {shown(str(error), 200)}"
+            f"schema: {quoted(text, 80)} is not a schema of Arrow as JSON: {shown(str(error), 200)}"
         ) from None
     _check_columns(found.fields, "", MAX_SCHEMA_DEPTH)
     if len(set(found.key)) < len(found.key) or not {column.name for column in found.fields}.issuperset(found.key):
@@ -300,7 +300,7 @@ _IN_SQL: dict[type[_Type], str] = {
 
 
 def name_in_sql(name: str) -> str:
-    """Return a name as SQL writes it: in backquotes, where it is no plain word."""
+    """Return a name as SQL writes it: in backquotes, if it is not a plain word."""
     if name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit():
         return name
     return f"`{name.replace('`', '``')}`"

@@ -205,9 +205,9 @@ class MapSetting(NamedTuple):
     words: str
     """What it is called in sentences and lists."""
     most: int = 0
-    """The largest number; 0: it is no number."""
+    """The largest number; 0: it is not a number."""
     choices: tuple[str, ...] = ()
-    """What it can be; none: it is none of several words."""
+    """The words that it can be; empty: it is not one of several words."""
     zero: str = ""
     """What 0, or an empty text, is called."""
     shown: Callable[[Any], str] = str
@@ -277,7 +277,7 @@ def check_change(name: str, change: MapChange) -> None:
 
 def _check_value(name: str, setting: MapSetting, value: Any) -> None:
     if setting.choices and value not in setting.choices:
-        raise UsageError(f"{name}: {value!r} is none of {', '.join(setting.choices)}")
+        raise UsageError(f"{name}: {value!r} is not one of {', '.join(setting.choices)}")
     if setting.most and not 0 <= value <= setting.most:
         raise UsageError(f"{name}: {value} is not between 0 ({setting.zero}) and {setting.most}")
 

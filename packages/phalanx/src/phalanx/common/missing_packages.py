@@ -6,7 +6,7 @@ from __future__ import annotations
 def explain_missing(error: ModuleNotFoundError, who: str, extra: str, *packages: str) -> ModuleNotFoundError:
     """Return the error that says which extra of `phalanx` brings what `who` needs.
 
-    Return `error` itself if what is missing is none of these packages: then it is a mistake, here or there.
+    Return `error` itself if another module is missing: then there is a mistake, in this code or theirs.
     """
     package = (error.name or "").partition(".")[0]
     if package not in packages:

@@ -95,7 +95,9 @@ def parse_seed(text: str) -> Seed:
     if text.startswith(FILE):
         path = text.removeprefix(FILE)
         if not path or "\0" in path:
-            raise UsageError(f"{quoted(text)} names no file: expected file:PATH, for example file:/etc/phalanx/seeds")
+            raise UsageError(
+                f"{quoted(text)} does not name a file: expected file:PATH, for example file:/etc/phalanx/seeds"
+            )
         return FileSource(path)
     try:
         name, port = host_and_port(parse_address(text.removeprefix(DNS)))
@@ -109,7 +111,7 @@ def parse_members(given: str | Iterable[str]) -> GivenMembers:
     is none, one is malformed, or they name two clusters."""
     parts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     if any(not isinstance(part, str) for part in parts) or not (parts or isinstance(given, Iterable)):
-        raise UsageError(f"{quoted(given)} names no member: give host:port,host:port, or a list of such")
+        raise UsageError(f"{quoted(given)} does not name a member: give host:port,host:port, or a list of such")
     seeds: list[Seed] = []
     clusters: dict[str, None] = {}
     for text in map(str.strip, parts):
@@ -121,7 +123,7 @@ def parse_members(given: str | Iterable[str]) -> GivenMembers:
         else:
             seeds += [parse_seed(part) for part in text.split(",") if part.strip()]
     if not seeds:
-        raise UsageError(f"{quoted(','.join(parts))} names no member: expected host:port,host:port")
+        raise UsageError(f"{quoted(','.join(parts))} does not name a member: expected host:port,host:port")
     if len(clusters) > 1:
         raise UsageError(
             f"members of two clusters were given, {' and '.join(map(quoted, clusters))}: give members of one cluster"
@@ -138,7 +140,7 @@ def _parse_url(text: str) -> GivenMembers:
         raise UsageError(f"{quoted(text)}: what follows the hosts is the cluster's name alone; {expected}")
     seeds = [parse_seed(_with_port(part.strip())) for part in hosts.split(",") if part.strip()]
     if not seeds:
-        raise UsageError(f"{quoted(text)} names no member: {expected}")
+        raise UsageError(f"{quoted(text)} does not name a member: {expected}")
     return GivenMembers(seeds, cluster or None)
 
 

@@ -52,7 +52,7 @@ class Update(NamedTuple):
 def named_functions(
     given: Mapping[str, UpdateFunction] | Iterable[UpdateFunction], taken: Iterable[str]
 ) -> dict[str, UpdateFunction]:
-    """Return the functions by name; those that are given without one have their own. Raises `UsageError` for what is no
+    """Return the functions by name; those that are given without one have their own. Raises `UsageError` for what is not a
     function, and for a name that is used twice or is `taken`."""
     if isinstance(given, Mapping):
         pairs = list(given.items())

@@ -55,7 +55,7 @@ def check_text(text: str, what: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"{what}: {quoted(text)} holds a lone surrogate at index {error.start}, which is no Unicode text: it comes "
+                f"{what}: {quoted(text)} holds a lone surrogate at index {error.start}, so it is not Unicode text: it comes "
                 "from bytes that were not UTF-8, as of a command line or a file's name in another encoding"
             ) from None
     return text

@@ -120,7 +120,7 @@ def _questions(asked: Asked) -> Iterator[Question]:
 
 
 def _read_query(given: QueryParams, shape: Shape) -> dict[str, list[str]]:
-    """Return the parameters with their values. Raises `UsageError` for what is no such question."""
+    """Return the parameters with their values. Raises `UsageError` if one is missing, unknown or malformed."""
     if sum(len(name) + len(value) for name, value in given.multi_items()) > MOST_LETTERS:
         raise UsageError(f"the query has more than {MOST_LETTERS:,} letters; ask by the command line")
     known = {each.name: each for each in shape.parameters}

@@ -110,7 +110,7 @@ class Asked:
         return await asyncio.to_thread(_story, source, subject, partition, lost, table)
 
     async def what_if(self, query: Query) -> dict[str, Any]:
-        """Return who would be kept. Raises `UsageError` for what is no cut."""
+        """Return who would be kept. Raises `UsageError` if the text is not a cut."""
         return await answer_what_if(await self._questions.placement(), query.get("cut", []))
 
     async def lock(self, query: Query) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Asked:
         if kind not in list(KeyType):
             raise UsageError(f"key_type: {kind!r} is none; give one of {', '.join(KeyType)}")
         if not (permits.isascii() and permits.isdecimal() and len(permits) <= 9):
-            raise UsageError(f"permits: {permits!r} is no number")
+            raise UsageError(f"permits: {permits!r} is not a number")
         found = self._find_lock(to_key(name, KeyType(kind)), map_name, int(permits))
         if not (await self._questions.placement()).table.is_assigned:  # else the question would assign partitions
             return locks.as_object(name, map_name, LockStatus(0, 0, (), (), (), 0))

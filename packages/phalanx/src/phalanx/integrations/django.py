@@ -120,7 +120,7 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
         return self._cached.use(lambda entries: entries.contains(key), False)
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> Any:
-        """Add to a number, in one step at its owner. Raises `ValueError` if the key has no value, `TypeError` if it is no number."""
+        """Add to a number, in one step at its owner. Raises `ValueError` if the key has no value, `TypeError` if it is not a number."""
         made = self.make_and_validate_key(key, version=version)
 
         def add(entries: SyncMap[str, Any]) -> Any:

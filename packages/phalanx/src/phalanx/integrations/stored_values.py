@@ -37,10 +37,10 @@ def add_to_number(
     entries: SyncMap[str, Any], key: str, delta: Any, loads: Callable[[bytes], Any] = pickle.loads
 ) -> Any:
     """Add to the number of a key in one step at its owner, whose time to live stays; return the sum. Raises `KeyError` if the key
-    has no value, and `TypeError` if this or `delta` is no number."""
+    has no value, and `TypeError` if this or `delta` is not a number."""
     try:
         return entries.increment(key, delta, initial=None)
     except UsageError as error:
         if isinstance(present := entries.get(key), bytes):
-            raise TypeError(f"the value of key {key!r} is no number: {type(loads(present)).__name__}") from None
+            raise TypeError(f"the value of key {key!r} is not a number: {type(loads(present)).__name__}") from None
         raise TypeError(f"the value of key {key!r} cannot be added to: {error}") from None

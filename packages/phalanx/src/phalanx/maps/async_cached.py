@@ -59,7 +59,7 @@ class AsyncCached(PublicNames, Generic[P, R]):
         return await self._entries.remove(self._terms.key_of(args, kwargs)) is not None
 
     async def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-        """Call the function. Raises `UsageError` if that is none of coroutines, which only its result tells for sure."""
+        """Call the function. Raises `UsageError` if it does not return a coroutine: only its result shows that."""
         made: Any = self._function(*args, **kwargs)
         if not inspect.isawaitable(made):
             raise UsageError(

@@ -136,7 +136,7 @@ def method_of(cached: Any, terms: CachedTerms, of: object) -> CachedMethod[Any, 
     """Return a function as a method of an object. Raises `UsageError` if nothing says what the object is in a key."""
     if terms.key is None:
         raise UsageError(
-            f"cached {terms.name}: it is a method, and its object is no part of a key; give key=, a function of the object and "
+            f"cached {terms.name}: it is a method, and its object cannot be part of a key; give key=, a function of the object and "
             f"the arguments"
         )
     return CachedMethod(cached, of)

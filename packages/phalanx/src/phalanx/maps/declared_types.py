@@ -31,7 +31,7 @@ OF_CLASSES: Final = (inspect.DataclassType, inspect.StructType, inspect.NamedTup
 """Types of which there are objects."""
 OF_COMPOSITE_KEYS: Final = (inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType)
 MISFITS: Final = (msgspec.ValidationError, ValueError, OverflowError, RecursionError)
-"""What msgspec raises for a value that does not fit: also for text that is no Unicode, a Decimal that no float is, and for what is nested
+"""What msgspec raises for a value that does not fit: also for text that is not Unicode, a Decimal that no float equals, and for what is nested
 too deep."""
 LOOSE: Final = (inspect.AnyType, inspect.CustomType)
 """Types that take a tuple as well as the list that is stored of it: only the stored form tells what comes back."""
@@ -59,7 +59,7 @@ class DeclaredType:
         self._is_loose = any(isinstance(part, LOOSE) for part in _parts_of(self._info, set()))
         self.is_simple = kind in SIMPLE if isinstance(kind, type) else kind is Any
         self._class = kind if isinstance(self._info, OF_CLASSES) and isinstance(kind, type) else None
-        """The class of which a value must be; None: it is no class with fields of its own."""
+        """The class of which a value must be; None: it is not a class with fields of its own."""
 
     def check_key(self) -> None:
         """Raise `UsageError` unless the type can be that of keys."""
@@ -74,7 +74,7 @@ class DeclaredType:
         if self._class is not None and not isinstance(value, self._class):
             # A dict, or an object of another class, may have the same fields, and is not what was meant.
             raise UsageError(
-                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: it is of type {type(value).__name__}"
+                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is not of type {self.name}: it is of type {type(value).__name__}"
             )
         try:
             plain = to_builtins(value, _dump, self._natives)
@@ -88,7 +88,7 @@ class DeclaredType:
             ) from difference
         except (*MISFITS, SerializationError) as error:
             raise UsageError(
-                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: {_in_words(error)}"
+                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is not of type {self.name}: {_in_words(error)}"
             ) from error
 
     def from_plain(self, plain: Any) -> Any:
@@ -100,7 +100,7 @@ class DeclaredType:
             return self._restored(plain)
         except MISFITS as error:
             raise StoredTypeError(
-                f"map {quoted(self._map)}: the stored {self._what} {quoted(plain)} is no {self.name}: {_in_words(error)}"
+                f"map {quoted(self._map)}: the stored {self._what} {quoted(plain)} is not of type {self.name}: {_in_words(error)}"
             ) from error
 
     def _restored(self, plain: Any) -> Any:

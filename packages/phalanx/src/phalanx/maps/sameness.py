@@ -71,7 +71,7 @@ def is_model(kind: type) -> bool:
 
 
 def _names_of_fields(kind: type) -> tuple[str, ...] | None:
-    """Return the attributes that hold an object's data; None: it is no class with fields."""
+    """Return the attributes that hold an object's data; None: it is not a class with fields."""
     if is_model(kind):
         return (*kind.model_fields, "__pydantic_extra__", "__pydantic_private__")  # type: ignore[attr-defined]
     if dataclasses.is_dataclass(kind):

@@ -42,7 +42,7 @@ OPERATIONS: Final = {
                  "put_if_absent", "put_packed", "remove", "remove_if", "replace", "scan_data", "scan_packed", "setdefault",
                  "size", "time_to_live", "touch", "update", "update_all", "update_where", "values")
 }  # fmt: skip
-"""Method to the name of its operation. What is no call of its own stays as it is: views, locks and journals."""
+"""Method to the name of its operation. What is not a call of its own is not traced: views, locks and journals."""
 WITH_MANY: Final = {
     "get_all": "keys",
     "get_data": "keys",
@@ -80,7 +80,7 @@ class Tracing:
             attributes["server.address"], attributes["server.port"] = host_and_port(server)
         if operation in WITH_MANY:
             many = args[0] if args else named.get(WITH_MANY[operation])
-            # Others may not be counted twice, or, as a map of the grid, not without a call. One item is no batch.
+            # Others may not be counted twice, or, as a map of the grid, not without a call. One item is not a batch.
             if isinstance(many, list | tuple | dict | set | frozenset) and len(many) > 1:
                 attributes["db.operation.batch.size"] = len(many)
         return _Call(self._tracer.start_span(f"{operation} {name}", kind=SpanKind.CLIENT, attributes=attributes))

@@ -25,7 +25,7 @@ TRACING_VARIABLE: Final = "PHALANX_TRACING"
 def find_tracing(given: bool | None) -> bool:
     """Return whether calls are traced: as given, or as the variable PHALANX_TRACING says; without it they are not.
 
-    Raises `UsageError` if either is no bool.
+    Raises `UsageError` if either is not a bool.
     """
     if given is not None:
         if not isinstance(given, bool):

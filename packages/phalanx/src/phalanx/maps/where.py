@@ -6,8 +6,8 @@
                 | name "is" [ "not" ] "null"
                 | name "starts" "with" text
     name        = word { "." word }       a field of a value that is a dict, or a field within it; "in quotes" any text
-                | "value"                 a value that is no dict
-                | "key"                   the key, if it is no tuple
+                | "value"                 a value that is not a dict
+                | "key"                   the key, if it is not a tuple
     literal     = number | 'text' | true | false
 
 Words of the language are written in any case. A comparison does not hold where the field is missing, None or of another

@@ -30,7 +30,7 @@ Four rules prevent it; each covers cases that the others do not:
   it: a member may be reached at more addresses than the one by which the others know it. So A sends the Proof, which
   covers the address that A dialled and the numeric address that its socket is connected to. B accepts if one of them is
   its own: the one by which the others know it, the one at which it listens, the one at which this connection arrived,
-  or one of `also_known_as`. c:5701 is none of them. B checks this after the proof: then the addresses certainly come
+  or one of `also_known_as`. c:5701 is not one of them. B checks this after the proof: then the addresses certainly come
   from A, and a peer without the secret learns nothing and writes nothing into B's log. A gets a Welcome only from a
   member that A's dialled address belongs to.
 * **No member talks with itself.** If E forwards A's greeting back to A, the Challenge names A, which does not answer

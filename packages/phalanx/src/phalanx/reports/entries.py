@@ -79,10 +79,10 @@ def to_key(text: str, kind: KeyType) -> Any:
     try:
         return _READERS[kind](text)
     except RecursionError:
-        raise UsageError(f"{quoted(text)} is no key of --key-type {kind.value}: it is nested too deeply") from None
+        raise UsageError(f"{quoted(text)} is not a key of --key-type {kind.value}: it is nested too deeply") from None
     except (ValueError, InvalidOperation) as error:
-        why = str(error) if isinstance(error, ValueError) else "it is no number"
-        raise UsageError(f"{quoted(text)} is no key of --key-type {kind.value}: {why}") from None
+        why = str(error) if isinstance(error, ValueError) else "it is not a number"
+        raise UsageError(f"{quoted(text)} is not a key of --key-type {kind.value}: {why}") from None
 
 
 def to_value(text: str) -> Any:

@@ -20,7 +20,7 @@ class Cuts:
             raise UsageError(f'a cut is written as "A|B,C", not {text!r}')
         sides = [[name_of(each.strip()) for each in side.split(",") if each.strip()] for side in text.split("|")]
         if len(sides) < 2 or not all(sides):
-            raise UsageError(f'{text!r} names no sides that are cut from each other: write it as "A|B,C"')
+            raise UsageError(f'{text!r} does not name sides that are cut from each other: write it as "A|B,C"')
         named = [name for side in sides for name in side]
         if twice := sorted({name for name in named if named.count(name) > 1}):
             raise UsageError(f"{text!r} names {', '.join(twice)} twice")

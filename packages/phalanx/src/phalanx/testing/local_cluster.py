@@ -158,7 +158,7 @@ class LocalCluster:
         """Cut members off from each other: "A|B,C" cuts A from B and from C, and leaves B and C together. Cuts add up.
 
         Connections between the sides break, and no new ones open. Clients reach all members; who wants to see what a side
-        sees asks a member of it: `cluster["A"].map(…)`. Raises `UsageError` if the text names no sides, or unknown members.
+        sees asks a member of it: `cluster["A"].map(…)`. Raises `UsageError` if the text does not name sides, or names unknown members.
         """
         self._cuts.add(sides, self._name_of)
         self._tell_cuts()

@@ -42,13 +42,13 @@ M = TypeVar("M")
 
 
 def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> bytearray:
-    """Encode one message as a frame. Raises `EntryTooLarge` over the limit, `UsageError` if a text is no Unicode."""
+    """Encode one message as a frame. Raises `EntryTooLarge` over the limit, `UsageError` if a text is not Unicode."""
     frame = bytearray(_EMPTY)
     try:
         _encode_into(message, frame, HEADER_BYTES)
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"{type(message).__name__}: {quoted(error.object)} is no Unicode text: {error.reason}"
+            f"{type(message).__name__}: {quoted(error.object)} is not Unicode text: {error.reason}"
         ) from None
     length = len(frame) - HEADER_BYTES
     if length > max_frame_bytes:
@@ -96,7 +96,7 @@ class FrameReader(Generic[M]):
             (length,) = _length_at(data, start)
             if length > self._max_frame_bytes:
                 raise ProtocolError(
-                    f"a frame of {length} bytes is announced; the limit is {self._max_frame_bytes}: the peer is no "
+                    f"a frame of {length} bytes is announced; the limit is {self._max_frame_bytes}: the peer is not a "
                     f"member or client of Phalanx, or max_frame_bytes differs"
                 )
             stop = start + HEADER_BYTES + length
@@ -110,7 +110,7 @@ class FrameReader(Generic[M]):
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 refused = refusal_of(frame, error)
                 if refused is None:
-                    raise ProtocolError(f"a frame of {length} bytes is no message: {error}") from error
+                    raise ProtocolError(f"a frame of {length} bytes is not a message: {error}") from error
                 messages.append(refused)
             start = stop
         if start < end:

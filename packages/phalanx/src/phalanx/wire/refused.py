@@ -44,7 +44,7 @@ _head_of = msgspec.msgpack.Decoder(_Head).decode
 def refusal_by_length(frame: bytes | bytearray | memoryview) -> UnreadRequest | None:
     """Return the refusal of a frame over `MAX_PLAIN_FRAME_BYTES`, without decoding it; None: it may be this long.
 
-    Raises `msgspec.MsgspecError` if the frame is no message.
+    Raises `msgspec.MsgspecError` if the frame is not a message.
     """
     kind = _KINDS.get(_tag_of(frame))
     if kind is None or kind in _CARRYING_DATA:
@@ -72,7 +72,7 @@ def refusal_of(frame: bytes | bytearray | memoryview, error: Exception) -> Unrea
 
 
 def _tag_of(frame: bytes | bytearray | memoryview) -> int:
-    """Return the tag of the message in a frame, from its first bytes; -1: the first bytes are no tag of a request."""
+    """Return the tag of the message in a frame, from its first bytes; -1: the first bytes are not the tag of a request."""
     at = 1 if frame[0] & 0xF0 == 0x90 else 3
     tag = frame[at]
     return tag if tag < 0x80 else frame[at + 1] if tag == 0xCC else -1

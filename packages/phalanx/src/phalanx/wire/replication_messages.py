@@ -52,7 +52,7 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     merged: bool = False
     """The entries come from a merge after a split brain."""
     page: int = 0
-    """For staged rows, the number of this page within its attempt; 0: these are no staged rows."""
+    """For staged rows, the number of this page within its attempt; 0: these are not staged rows."""
     max_idle_ms: Millis = 0
     """The entries expire when nobody reads or writes them for so long; 0: they do not."""
 
@@ -140,7 +140,7 @@ class ReplicateStaged(WireMessage, tag=160, frozen=True):
     stamp: int
     """The stamp of all entries that this writes into the map."""
     query: str = ""
-    """The query whose batch this is; empty: it is no batch of a query."""
+    """The query whose batch this is; empty: it is not a batch of a query."""
     number: int = 0
     """The number of the query's batch."""
     pages: int = 0

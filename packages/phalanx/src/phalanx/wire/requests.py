@@ -354,7 +354,7 @@ class ChangeStaged(WireMessage, tag=161, frozen=True):
     attempts: Texts
     """The attempts whose rows count, in their order."""
     query: Text = ""
-    """The query whose batch this is; empty: it is no batch of a query."""
+    """The query whose batch this is; empty: it is not a batch of a query."""
     number: int = 0
     """The number of the batch: in a partition that has applied it, or a later one, the job changes nothing."""
     pages: PageNumbers = ()
@@ -525,6 +525,6 @@ class ReplaceContent(WireMessage, tag=162, frozen=True):
     stamp: int = 0
     """With DECIDE: the stamp that BEGIN returned. A delayed DECIDE must not decide a replacement that began since."""
     batch: Batch | None = None
-    """With BEGIN: the query's batch whose content this is; None: it is no batch of a query."""
+    """With BEGIN: the query's batch whose content this is; None: it is not a batch of a query."""
     schema: SchemaText | None = None
     """With BEGIN: the map's schema once this content is in its place; empty: none; None: as it is. Since protocol 8."""

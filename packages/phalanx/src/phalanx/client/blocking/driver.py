@@ -323,7 +323,7 @@ class Driver:
         for target, opening in list(self._openings.items()):
             if view is not None and is_member(target) and target not in view.members:
                 self._close(opening)
-                effects += self.core.link_lost(LinkRefused(target, "it is no member any more"), self.now())
+                effects += self.core.link_lost(LinkRefused(target, "it is not a member any more"), self.now())
         return effects
 
     def _lose(self, wire: Wire) -> None:

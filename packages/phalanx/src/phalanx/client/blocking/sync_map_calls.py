@@ -210,7 +210,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
 
         `initial`: None: the key must have a value. `ttl`: seconds that the entry lives from now on; None: as it was. Raises
-        `KeyError` if `initial` is None and the key has no value, and `UsageError` if the value is no int, float or Decimal, or
+        `KeyError` if `initial` is None and the key has no value, and `UsageError` if the value is not an int, float or Decimal, or
         cannot be added to `by`; both change nothing.
         """
         numbers = numbers_data(by, initial)

@@ -28,7 +28,7 @@ class Staleness(enum.Enum):
     BEHIND = enum.auto()
     """It is an older view, or another one of the same version, from a member of the known view."""
     APART = enum.auto()
-    """Its sender is no member of the known cluster, or not any more, and that cluster goes on."""
+    """Its sender is not, or no longer, a member of the known cluster, and that cluster still runs."""
     ANOTHER = enum.auto()
     """It is a view of another cluster, and no member of the known one is left."""
 

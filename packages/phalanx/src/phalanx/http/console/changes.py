@@ -105,4 +105,4 @@ def _decoded(data: bytes) -> Wanted:
     try:
         return msgspec.json.decode(data, type=Wanted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"this is no change of settings: {error}") from None
+        raise UsageError(f"this is not a change of settings: {error}") from None

@@ -113,7 +113,7 @@ class Lookups:
 
     async def _by_key(self, name: str, text: str, kind: str) -> dict[str, Any]:
         if kind not in list(KeyType):
-            raise UsageError(f"key_type: {kind!r} is none of {', '.join(KeyType)}")
+            raise UsageError(f"key_type: {kind!r} is not one of {', '.join(KeyType)}")
         try:
             data = to_key_data(to_key(text, KeyType(kind)))
         except UsageError as error:
@@ -150,7 +150,7 @@ def _position(text: str) -> bytes:
     try:
         return b64decode(text, altchars=b"-_", validate=True)
     except ValueError:
-        raise UsageError("after: this is no position; give `next` of a page before") from None
+        raise UsageError("after: this is not a position; give `next` of a page before") from None
 
 
 async def _entry(entries: AsyncMap[Any, Any], key: bytes, value: bytes) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class MeasuredInbound(Inbound):
         super().__init__(member, acceptor, group)
         self._statistics = statistics
         self._under_way: dict[int, tuple[float, Message]] | None = None
-        """Request id to its arrival; None: the peer is no client."""
+        """Request id to its arrival; None: the peer is not a client."""
         self.received = 0
 
     @property

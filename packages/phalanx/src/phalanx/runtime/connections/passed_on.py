@@ -36,7 +36,7 @@ class PassedOn:
     def why_not(self, to: str, this: MemberId, view: MembersView | None) -> str:
         """Return why a client's connection is not passed on to a member; empty: it is."""
         if view is None or to not in view or to == this:
-            return f"{to} is no other member of this cluster"
+            return f"{to} is not another member of this cluster"
         if len(self.open) + len(self._tasks) >= MOST:
             return f"{MOST} connections are passed on here, which is the most: connect through another member"
         return ""

@@ -105,7 +105,7 @@ def ask_table(address: Address, cluster: str, secret: Secret | None) -> TableRep
     """Ask the member at the address for its table, and return the reply; None: it has not joined a cluster yet.
 
     Raises `TimeoutError` if whoever listens there does not answer within `ANSWER_S`, another `OSError` if nobody listens, and
-    `RefusedByPeer` or `ProtocolError` if it is no member of a cluster of that name and secret.
+    `RefusedByPeer` or `ProtocolError` if it is not a member of a cluster of that name and secret.
     """
     opening = Opening(address, cluster, f"client/{uuid.uuid4()}", secret)
     try:

@@ -233,7 +233,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     def own_addresses(self, port: int) -> frozenset[Address]:
         """Return all addresses under which others may dial this member, normalised, given the port at which it listens.
 
-        A wildcard host is none of them: there each connection knows at which address of the machine it arrived.
+        A wildcard host is not one of them: with it, each connection knows at which address of the machine it arrived.
         """
         listens_at = () if is_wildcard(self.host) else (Address(f"{self.host}:{port}"),)
         return frozenset(map(normalise, (*listens_at, *self.also_known_as)))

@@ -1,7 +1,7 @@
 """A member's `Config` from its three sources: a TOML file, the environment, and what the command line or a program gives.
 
 Every setting can come from each, under one name (`port`, `PHALANX_PORT`, `--set port=…`); the later source wins. A name that
-is no setting is refused in all three, so that a misspelt one does not run a member with defaults.
+is not a setting is refused in all three, so that a misspelt one does not run a member with defaults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from phalanx.runtime.settings.config import Config
 PREFIX: Final = "PHALANX_"
 """Of all variables that are settings: `port` is `PHALANX_PORT`."""
 OTHER_VARIABLES: Final = frozenset({"PHALANX_AT", "PHALANX_MEMBERS", "PHALANX_PURE"})
-"""Variables that are no settings of a member."""
+"""Variables that are not settings of a member."""
 OF_SERVICES: Final = re.compile(r"PHALANX_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)(?:_\w+)?|PORT(?:_\d+_\w+)?)")
 """Variables that Kubernetes gives every pod beside a service whose name begins with phalanx."""
 LISTS: Final = ("seeds", "also_known_as", "functions", "serve", "redis_maps")
@@ -106,7 +106,7 @@ def read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         name, text = variable.removeprefix(PREFIX).lower(), environ[variable]
         if OF_SERVICES.fullmatch(variable) and (name not in _TYPES or "://" in text):
             raise UsageError(
-                f"{variable}={quoted(text)} is no setting: Kubernetes sets it for a service whose name begins with phalanx; give the "
+                f"{variable}={quoted(text)} is not a setting: Kubernetes sets it for a service whose name begins with phalanx; give the "
                 f"pod enableServiceLinks: false"
             )
         _check_names({name: text}, "environment", variable)
@@ -141,7 +141,7 @@ def parse_setting(name: str, text: str, where: str) -> Any:
         try:
             return tomllib.loads(f"value = {text}")["value"]
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise UsageError(f"{where}: {quoted(text)} is no inline table of TOML: {error}") from None
+            raise UsageError(f"{where}: {quoted(text)} is not an inline table of TOML: {error}") from None
     kind = _TYPES[name]
     kinds = set(typing.get_args(kind)) if isinstance(kind, types.UnionType) else {kind}
     if str in kinds:
@@ -153,7 +153,7 @@ def parse_setting(name: str, text: str, where: str) -> Any:
 
 
 def _check_names(given: Mapping[str, Any], where: str, shown_as: str = "") -> None:
-    """Raise `UsageError` for a name that is no setting."""
+    """Raise `UsageError` for a name that is not a setting."""
     for name in given:
         if name not in _TYPES:
             close = difflib.get_close_matches(name, _TYPES, 1)

@@ -90,7 +90,7 @@ def read_credentials(config: EndpointSettings) -> Credentials | None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise UsageError(f"serve_token_file {path}: it is no text in UTF-8") from None
+        raise UsageError(f"serve_token_file {path}: it is not text in UTF-8") from None
     found = credentials_of(text)
     size = len(found.password.encode())
     if not MIN_TOKEN_BYTES <= size <= MAX_SECRET_BYTES:
