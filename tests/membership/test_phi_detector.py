@@ -71,7 +71,7 @@ def test_the_instant_of_suspicion_is_that_of_the_textbook(gaps: list[int], thres
         detector.heartbeat(A, now)
     limit = textbook_limit(learnt, threshold, window, 200, 1_200)
     assert names(detector, now + limit - 2) == []
-    deadline = detector.next_deadline()
+    deadline = detector.silence.next_deadline()
     assert deadline is not None
     assert deadline <= now + limit + 1
     assert names(detector, now + limit + 1) == [A]
@@ -92,10 +92,10 @@ def test_woken_only_at_its_deadlines_a_driver_misses_nobody_and_is_not_kept_awak
             detector.watch(member, now)
     for member, gap in [*beats, (A, 30_000)]:
         wakes = 0
-        while (due := woken.next_deadline()) is not None and due <= now + gap:
+        while (due := woken.silence.next_deadline()) is not None and due <= now + gap:
             found = names(woken, due)
             wakes += 1
-            after = woken.next_deadline()
+            after = woken.silence.next_deadline()
             assert after is None or after > due
         assert wakes <= 6, "at most one stale and one true wake for each member"
         now += gap
@@ -111,12 +111,12 @@ def test_a_hung_member_is_suspected_by_its_rhythm_and_the_reason_says_how() -> N
     detector.watch(A, 0)
     now = beat(detector, 0, 200)
     assert detector.silent(now + QUIET_LIMIT - 1) == []
-    assert detector.next_deadline() == now + QUIET_LIMIT
+    assert detector.silence.next_deadline() == now + QUIET_LIMIT
     assert detector.silent(now + QUIET_LIMIT) == [
         (A, 7_404, "no heartbeat for 7404 ms: phi is 8.0, the threshold 8; heartbeats came every 1000 ms, deviation 250 ms; "
             "the limit in any case is 10000 ms")
     ]  # fmt: skip
-    assert detector.next_deadline() is None
+    assert detector.silence.next_deadline() is None
     assert names(detector, now + QUIET_LIMIT + 1) == [A], "as long as it is silent"
     detector.heartbeat(A, now + 9_000)
     assert names(detector, now + 9_001) == []
@@ -205,9 +205,9 @@ def test_members_may_come_at_different_paces_and_are_forgotten() -> None:
     detector.forget(A)
     assert names(detector, 25_000) == [B]
     detector.forget(B)
-    assert (names(detector, 99_000), detector.next_deadline()) == ([], None)
+    assert (names(detector, 99_000), detector.silence.next_deadline()) == ([], None)
     detector.watch(A, 99_000)
-    assert detector.next_deadline() == 99_000 + QUIET_LIMIT
+    assert detector.silence.next_deadline() == 99_000 + QUIET_LIMIT
 
 
 @pytest.mark.rows("PN-13")
@@ -217,4 +217,4 @@ def test_the_settings_choose_the_detector() -> None:
     eager = make_failure_detector(NodeConfig(phi_threshold=1, phi_acceptable_pause_ms=1_000, phi_min_deviation_ms=100))
     for detector, due in ((chosen, QUIET_LIMIT), (plain, 10_000), (eager, 2_000 + 321)):
         detector.watch(A, 0)
-        assert detector.next_deadline() == due
+        assert detector.silence.next_deadline() == due

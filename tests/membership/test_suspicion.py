@@ -217,12 +217,12 @@ def test_a_removed_members_return_begins_from_nothing() -> None:
 @pytest.mark.rows("EL-39", "EL-34")
 def test_the_deadline_detector_counts_from_the_last_heartbeat() -> None:
     detector = DeadlineFailureDetector(2_000)
-    assert detector.next_deadline() is None
+    assert detector.silence.next_deadline() is None
     detector.watch(A, 1_000)
     detector.watch(A, 5_000)
     detector.heartbeat(B, 1_000)
     assert detector.silent(2_999) == []
-    assert detector.next_deadline() == 3_000
+    assert detector.silence.next_deadline() == 3_000
     assert detector.silent(3_000) == [(A, 2_000, "no heartbeat for 2000 ms; the limit is 2000 ms")]
     detector.heartbeat(A, 3_000)
     assert detector.silent(4_999) == []

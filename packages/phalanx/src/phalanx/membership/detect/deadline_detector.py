@@ -13,7 +13,7 @@ class DeadlineFailureDetector:
         self._timeout_ms = timeout_ms
         self._interval_ms = interval_ms
         self._limits: dict[MemberId, Millis] = {}
-        self._silence = SilenceLimits()
+        self.silence = SilenceLimits()
 
     def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
         watched = member in self._limits
@@ -22,35 +22,22 @@ class DeadlineFailureDetector:
         limit = self._timeout_ms * (interval_ms or self._interval_ms) // self._interval_ms
         if limit != self._limits.get(member):
             self._limits[member] = limit
-            self._silence.note_heard(member, self._silence.heard.get(member, now), limit)
+            self.silence.note_heard(member, self.silence.heard.get(member, now), limit)
 
     def forget(self, member: MemberId) -> None:
         self._limits.pop(member, None)
-        self._silence.forget(member)
+        self.silence.forget(member)
 
     def heartbeat(self, member: MemberId, now: Millis) -> None:
         if member in self._limits:
-            self._silence.note_heard(member, now, self._limits[member])
+            self.silence.note_heard(member, now, self._limits[member])
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         for member, limit in self._limits.items():
             # Heartbeats that came meanwhile can have been handled first, with the present time.
-            self._silence.note_heard(member, min(self._silence.heard[member] + missed_ms, now), limit)
+            self.silence.note_heard(member, min(self.silence.heard[member] + missed_ms, now), limit)
 
     def silent(self, now: Millis) -> list[Silent]:
-        found = [(member, now - self._silence.heard[member]) for member in self._silence.past(now)]
+        found = [(member, now - self.silence.heard[member]) for member in self.silence.past(now)]
         limits = self._limits
         return [Silent(m, ms, f"no heartbeat for {ms} ms; the limit is {limits[m]} ms") for m, ms in found]
-
-    def is_late(self, than_ms: Millis, now: Millis) -> bool:
-        return self._silence.is_late(than_ms, now)
-
-    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
-        return self._silence.was_heard(member, within_ms, now)
-
-    def next_deadline(self) -> Millis | None:
-        return self._silence.next_deadline()
-
-    @property
-    def silence(self) -> SilenceLimits:
-        return self._silence

@@ -22,6 +22,9 @@ from phalanx.membership.detect.silence_limits import SilenceLimits, Silent
 class FailureDetector(Protocol):
     """Judges members by when their heartbeats arrived. Deterministic; reads no clock."""
 
+    silence: SilenceLimits
+    """When each watched member was heard, and how long it can be silent."""
+
     def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
         """Expect heartbeats from now on, at this interval; 0: at the configured one.
 
@@ -39,19 +42,6 @@ class FailureDetector(Protocol):
 
     def silent(self, now: Millis) -> list[Silent]:
         """Return the watched members that seem to be gone."""
-
-    def is_late(self, than_ms: Millis, now: Millis) -> bool:
-        """Return whether a watched member was not heard for longer than that, and does not seem to be gone."""
-
-    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
-        """Return whether a watched member was heard lately, or has only just begun to be watched."""
-
-    def next_deadline(self) -> Millis | None:
-        """Return the time before which silence alone adds no member to the answer of `silent`; None: it never does."""
-
-    @property
-    def silence(self) -> SilenceLimits:
-        """Return when each watched member was heard, and how long it can be silent; for people."""
 
 
 def make_failure_detector(config: NodeConfig) -> FailureDetector:

@@ -79,60 +79,47 @@ class PhiFailureDetector:
         self._min_deviation_ms = config.phi_min_deviation_ms or self._interval_ms / 4
         self._pause_ms = config.phi_acceptable_pause_ms or self._timeout_ms / 2
         self._rhythms: dict[MemberId, Rhythm] = {}
-        self._silence = SilenceLimits()
+        self.silence = SilenceLimits()
 
     def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
         known = self._rhythms.get(member)
         if known is not None and interval_ms in (0, known.interval_ms):
             return
         rhythm = self._rhythms[member] = Rhythm(interval_ms or self._interval_ms, self._window)
-        self._silence.note_heard(member, self._silence.heard.get(member, now), self._limit_ms(rhythm))
+        self.silence.note_heard(member, self.silence.heard.get(member, now), self._limit_ms(rhythm))
 
     def forget(self, member: MemberId) -> None:
         self._rhythms.pop(member, None)
-        self._silence.forget(member)
+        self.silence.forget(member)
 
     def heartbeat(self, member: MemberId, now: Millis) -> None:
         rhythm = self._rhythms.get(member)
         if rhythm is None:
             return
-        gap = now - self._silence.heard[member]
+        gap = now - self.silence.heard[member]
         if not rhythm.skip and rhythm.interval_ms <= 2 * gap and gap <= self._limit_ms(rhythm):
             rhythm.learn(now, gap)
         rhythm.skip = False
-        self._silence.note_heard(member, now, self._limit_ms(rhythm))
+        self.silence.note_heard(member, now, self._limit_ms(rhythm))
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         for member, rhythm in self._rhythms.items():
             # Heartbeats that came meanwhile can have been handled first, with the present time: they say nothing of the rhythm.
             rhythm.unlearn_since(now - missed_ms)
             rhythm.skip = True
-            self._silence.note_heard(member, min(self._silence.heard[member] + missed_ms, now), self._limit_ms(rhythm))
+            self.silence.note_heard(member, min(self.silence.heard[member] + missed_ms, now), self._limit_ms(rhythm))
 
     def silent(self, now: Millis) -> list[Silent]:
         return [
-            Silent(member, now - self._silence.heard[member], self._why(member, now))
-            for member in self._silence.past(now)
+            Silent(member, now - self.silence.heard[member], self._why(member, now))
+            for member in self.silence.past(now)
         ]
-
-    def is_late(self, than_ms: Millis, now: Millis) -> bool:
-        return self._silence.is_late(than_ms, now)
-
-    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
-        return self._silence.was_heard(member, within_ms, now)
-
-    def next_deadline(self) -> Millis | None:
-        return self._silence.next_deadline()
-
-    @property
-    def silence(self) -> SilenceLimits:
-        return self._silence
 
     def phi(self, member: MemberId, now: Millis) -> float:
         """Return how improbable it is that the watched member still lives, as the number of zeros; for people."""
         rhythm = self._rhythms[member]
         pause, deviation, _ = self._scaled(rhythm)
-        y = (now - self._silence.heard[member] - rhythm.mean_ms - pause) / deviation
+        y = (now - self.silence.heard[member] - rhythm.mean_ms - pause) / deviation
         if y < 30:
             return -math.log10(math.erfc(y / math.sqrt(2)) / 2) + 0.0
         # Here erfc would soon be 0; its asymptote is exact to a thousandth.
@@ -152,7 +139,7 @@ class PhiFailureDetector:
         rhythm = self._rhythms[member]
         _, deviation, timeout = self._scaled(rhythm)
         return (
-            f"no heartbeat for {now - self._silence.heard[member]} ms: phi is {self.phi(member, now):.1f}, the threshold "
+            f"no heartbeat for {now - self.silence.heard[member]} ms: phi is {self.phi(member, now):.1f}, the threshold "
             f"{self._threshold:g}; heartbeats came every {rhythm.mean_ms:.0f} ms, deviation {deviation:.0f} ms; "
             f"the limit in any case is {timeout} ms"
         )

@@ -61,7 +61,7 @@ class SilenceLimits:
         return any(now - heard > than_ms and self._due[member] > now for member, heard in self.heard.items())
 
     def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
-        """Return whether a watched member was heard lately."""
+        """Return whether a watched member was heard lately, or has only just begun to be watched."""
         return now - self.heard.get(member, now) <= within_ms
 
     def next_deadline(self) -> Millis | None:

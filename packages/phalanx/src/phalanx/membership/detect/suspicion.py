@@ -170,7 +170,7 @@ class Suspicions:
         """
         if self.trust_in(member) in (Trust.SUSPECTED, Trust.QUESTIONED):
             return True
-        return member in self._watched and not self._detector.was_heard(member, 2 * self._interval_ms, now)
+        return member in self._watched and not self._detector.silence.was_heard(member, 2 * self._interval_ms, now)
 
     # --- signs of life ---------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Suspicions:
         """
         if self._together_at is None:
             self._together_at = now + self._interval_ms
-        if now < self._together_at and self._detector.is_late(2 * self._interval_ms, now):
+        if now < self._together_at and self._detector.silence.is_late(2 * self._interval_ms, now):
             return True
         self._together_at = None
         return False
@@ -264,7 +264,8 @@ class Suspicions:
     def next_deadline(self, next_tick: Millis) -> Millis:
         """Return when it is time for a `review` at the latest, given the member's next regular tick."""
         due = next_tick
-        parts = (self._evidence.next_deadline(), self._detector.next_deadline(), self._confirmations.next_deadline())
+        silence, confirmations = self._detector.silence, self._confirmations
+        parts = (self._evidence.next_deadline(), silence.next_deadline(), confirmations.next_deadline())
         for deadline in parts:
             if deadline is not None and deadline < due:
                 due = deadline
