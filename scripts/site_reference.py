@@ -3,10 +3,10 @@
 import ast
 import inspect
 import itertools
+import re
 import textwrap
 from collections.abc import Callable, Iterator
-from types import UnionType
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import python_reference
@@ -16,20 +16,8 @@ import phalanx.cli.failures
 from phalanx.cli.late_commands import LateCommandGroup
 from phalanx.cli.main import app
 from phalanx.common import errors
-from phalanx.wire.log_events import LogEvent
-from phalanx.wire.membership_events import MembershipEvent
-from phalanx.wire.merge_events import MergeEvent
-from phalanx.wire.table_events import TableEvent
-from phalanx.wire.update_events import UpdateEvent
+from phalanx.wire.events import EVENT_KINDS
 from phalanx_spark.connector.options import OPTIONS
-
-EVENTS: dict[str, Any] = {
-    "Membership": MembershipEvent,
-    "Partition table and migrations": TableEvent,
-    "Merges": MergeEvent,
-    "The event log": LogEvent,
-    "Updates": UpdateEvent,
-}
 
 
 def command_page() -> str:
@@ -106,9 +94,10 @@ def events_page() -> str:
         "Each line has `at` (ms of the member's clock), `cluster`, `member`, `address`, `event` and the fields of",
     ]
     parts += ["the event. Fields are only ever added. A decision carries its inputs and the rule."]
-    for title, union in EVENTS.items():
-        parts += ["", f"## {title}"]
-        for kind in get_args(union) if isinstance(union, UnionType) else (union,):
+    for module, kinds in itertools.groupby(EVENT_KINDS.values(), inspect.getmodule):
+        about = re.sub(r"Events about (.*?)[:.].*", r"\1", inspect.getdoc(module) or "", flags=re.DOTALL)
+        parts += ["", f"## {about[0].upper()}{about[1:]}"]
+        for kind in kinds:
             own = inspect.cleandoc(vars(kind).get("__doc__") or "")  # a base class says nothing of this event
             parts += ["", f"### {kind.__name__}", "", _text(own)]
             told, fields = _field_docs(kind), msgspec.structs.fields(kind)

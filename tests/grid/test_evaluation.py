@@ -147,7 +147,7 @@ def test_failures_are_counted_and_told_once_a_minute_without_any_value() -> None
     refusal(ask(c, "planted"))
     told = c.events_of("A", EvaluationFailed)
     assert told[1:] == [EvaluationFailed("UpdateValue", "ValueError", 3)]
-    words = in_words(told[1])[1]
+    words = in_words(told[1])
     assert words == (
         "refused a request UpdateValue, whose function or condition failed with ValueError; nothing was changed; "
         "3 more failed since the last such line"

@@ -29,7 +29,7 @@ from phalanx.http.console import console, hub, sections
 from phalanx.http.console.hub import Hub
 from phalanx.http.console.lacking import LackingSince
 from phalanx.http.console.peers import PeerAnswers
-from phalanx.http.console.story import ClusterStory, Words
+from phalanx.http.console.story import ClusterStory
 from phalanx.http.durations import percentile_ms
 from phalanx.runtime.connections import connection_limits
 from phalanx.runtime.member_thread import MemberThread
@@ -417,7 +417,7 @@ def test_recent_events_are_bounded_and_moves_do_not_push_out_others() -> None:
 
 
 def test_what_others_tell_again_is_told_once() -> None:
-    story = ClusterStory(RecentEvents(), Words(lambda kind, fields: f"{kind}!"))
+    story = ClusterStory(RecentEvents())
     lines = [
         json.dumps({"event": "MemberSuspected", "suspect": NAME, "reason": "silence", "rule": "CS-33"}).encode()
     ] * 3
@@ -430,15 +430,13 @@ def test_what_others_tell_again_is_told_once() -> None:
     assert asyncio.run(told(3, 0)) == 1
     assert asyncio.run(told(3, 1)) == 1, "the oldest was forgotten there, and one is new"
     assert len(story.whole()["events"]) == 4
-    assert story.whole()["events"][0]["said"] == "MemberSuspected!"
+    assert story.whole()["events"][0]["said"] == "suspects 127.0.0.1:5701"
 
 
 def test_words_come_from_the_sentences_of_the_log() -> None:
     recent = RecentEvents()
     recent.add(NAME, MemberSuspected(NAME, "no heartbeat for 5 s", "CS-33"))
-    from phalanx.reports.event_words import sentence_of
-
-    [told] = asyncio.run(ClusterStory(recent, Words(sentence_of)).read_on())
+    [told] = asyncio.run(ClusterStory(recent).read_on())
     assert (told["said"], told["reason"]) == ("suspects 127.0.0.1:5701", "no heartbeat for 5 s")
     assert told["group"] == "trouble"
     assert told["about"] == ["127.0.0.1:5701"]

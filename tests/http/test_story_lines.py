@@ -2,15 +2,15 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.http.console.story import group_of
 from phalanx.http.console.story_lines import NEWS_MS, KnownEvent, StoryLines
-from phalanx.reports.event_words import sentence_of
+from phalanx.reports.event_words import group_of
 from phalanx.wire import events as e
 
 A, B, C = (
@@ -42,7 +42,7 @@ class History:
             self.by(each, e.ViewInstalled(version, made, members[0], members, rule), 20)
 
     def lines(self) -> StoryLines:
-        return StoryLines(self.told, sentence_of)
+        return StoryLines(self.told)
 
     def said(self) -> list[str]:
         """Each line with its level, and members by their letters."""
@@ -129,11 +129,11 @@ def test_all_consoles_say_the_same_though_times_differ_a_little(seed: int) -> No
     history.by(A, e.RebalancingProgress(98, 180, 180, 9, 900, 1_200, 0), 100)  # no decision: nobody else hears of it
     history.by(A, e.FullyReplicated(99, 1_240), 1_200)
     chance = random.Random(seed)
-    its = [each._replace(at=each.at + (chance.randrange(30) if each.by != B else 0)) for each in history.told]
+    its = [replace(each, at=each.at + (chance.randrange(30) if each.by != B else 0)) for each in history.told]
     # Of the other member only decisions are known: what has no rule is of this process alone.
     its = [each for each in its if each.by == B or each.fields.get("rule")]
     chance.shuffle(its)
-    other = StoryLines(its, sentence_of)
+    other = StoryLines(its)
     said = [(each["key"], each["said"]) for each in history.lines().as_objects()]
     assert sorted((each["key"], each["said"]) for each in other.as_objects()) == sorted(said)
     assert other.news(history.now)["said"] == history.lines().news(history.now)["said"]  # type: ignore[index]

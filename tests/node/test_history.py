@@ -81,7 +81,7 @@ def test_one_partition_is_told_with_what_was_decided_for_all_in_their_order() ->
 
 def test_everything_that_is_told_of_one_partition_names_a_rule() -> None:
     """Otherwise a member does not remember it."""
-    about_one = [kind for kind in events.Event.__args__ if "partition" in kind.__struct_fields__]
+    about_one = [kind for kind in events.EVENT_KINDS.values() if "partition" in kind.__struct_fields__]
     assert len(about_one) >= 7
     assert [kind.__name__ for kind in about_one if "rule" not in kind.__struct_fields__] == []
 
@@ -134,6 +134,6 @@ def test_a_member_is_asked_for_one_partition_only() -> None:
 
 def test_every_event_says_of_which_kind_it_is() -> None:
     """The event log and the members' memories are read by it."""
-    for kind in events.Event.__args__:
+    for kind in events.EVENT_KINDS.values():
         config = kind.__struct_config__
         assert (config.tag_field, config.tag) == ("event", kind.__name__)

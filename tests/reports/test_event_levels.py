@@ -4,17 +4,13 @@ import logging
 
 from phalanx.common.ids import MemberId
 from phalanx.membership.views.leaving import LEFT
-from phalanx.reports import event_levels
 from phalanx.reports.event_levels import EventLevels
+from phalanx.reports.event_words import level_of
 from phalanx.wire import events as e
 
 A, B = MemberId("10.0.0.1:5701/a-1"), MemberId("10.0.0.2:5701/b-1")
 SUSPECTED = e.MemberSuspected(B, "connection lost", "CS-33")
 REPAIRED = e.PartitionsRepaired(9, (1,), (2,), (B,), "r")
-
-
-def test_only_events_have_levels() -> None:
-    assert [kind for kind in event_levels._LEVELS if not hasattr(e, kind)] == []
 
 
 def test_a_suspicion_is_an_alarm_unless_this_member_was_asked_to_leave() -> None:
@@ -49,4 +45,4 @@ def test_a_majority_that_goes_with_leavers_is_no_alarm() -> None:
 def test_a_migration_that_is_rolled_back_is_no_alarm() -> None:
     """Its replicas stay where they are, and it is planned again. What stopped it raises the alarm."""
     over = e.MigrationRolledBack(1, "move", A, 0, -1, B, -1, 0, 7, 9, "it is not wanted any more")
-    assert event_levels.level_of(over) == logging.DEBUG
+    assert level_of(over) == logging.DEBUG

@@ -11,7 +11,7 @@ import pytest
 
 import phalanx
 from phalanx.common.errors import UsageError
-from phalanx.reports.event_words import in_words
+from phalanx.reports.event_words import in_words, level_of
 from phalanx.runtime.statistics.slow_updates import TELL_AGAIN_S, SlowUpdates
 from phalanx.wire.events import UpdateWasSlow
 
@@ -70,9 +70,10 @@ def test_what_cannot_be_recorded_hurts_nobody() -> None:
 
 def test_the_event_in_words() -> None:
     told = "was held up for 500 ms by one call of function doze (update_warning_ms: 20)"
-    assert in_words(UpdateWasSlow("doze", 500, 20, 0)) == (logging.WARNING, told)
+    once = UpdateWasSlow("doze", 500, 20, 0)
+    assert (level_of(once), in_words(once)) == (logging.WARNING, told)
     more = f"{told}; 2 more were slow since the last such line"
-    assert in_words(UpdateWasSlow("doze", 500, 20, 2)) == (logging.WARNING, more)
+    assert in_words(UpdateWasSlow("doze", 500, 20, 2)) == more
 
 
 @pytest.mark.parametrize("warning_ms", [1, 0])

@@ -7,7 +7,8 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine import effects, inputs
-from phalanx.wire.events import Event
+from phalanx.wire.events import EVENT_KINDS
 from phalanx.wire.messages import Message
 
 from .roots import BUILD, TESTS
@@ -95,7 +96,7 @@ class Release:
             self.config.NodeConfig()
             self._map_settings = self._import("common.map_config").MapConfig.__struct_fields__
         self._encode = msgspec.msgpack.encode
-        self._decode_event = msgspec.msgpack.Decoder(Event).decode
+        self._decode_event = msgspec.msgpack.Decoder(reduce(or_, EVENT_KINDS.values())).decode
         self._decode_view = msgspec.msgpack.Decoder(MembersView).decode
         self._decode_table = msgspec.msgpack.Decoder(PartitionTable).decode
 

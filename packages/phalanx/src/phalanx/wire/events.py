@@ -1,186 +1,28 @@
-"""The event log's schema: all facts that a member records, for people and for the audit, as the closed union `Event`.
+"""The event log's schema: all facts that a member records, for people and for the audit.
 
 A driver writes each event as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's
 tag) and the fields of its class. Fields are only ever added. A decision carries its inputs and the id of its rule in
-docs/protocol. The classes are defined by subject in `membership_events`, `table_events`, `merge_events`,
-`memory_events`, `log_events` and `update_events`.
+docs/protocol. The classes stand by subject in the modules below, each with what people are told of it. Here are all of
+them under one name: an event is added by its class alone.
 """
 
 from __future__ import annotations
 
-from phalanx.wire.event import EVENT_SCHEMA_VERSION
-from phalanx.wire.log_events import EventsLost, LogEvent
-from phalanx.wire.membership_events import (
-    ClaimAnswered,
-    ClaimEnded,
-    ClaimStarted,
-    ClusterStarted,
-    ClusterVersionChanged,
-    ClusterVersionWaits,
-    ComplaintJudged,
-    ComplaintSent,
-    Ejected,
-    EvacuationEnded,
-    EvacuationStarted,
-    JoinAnswered,
-    JoinAttemptFailed,
-    Joined,
-    JoinGivenUp,
-    JoinHeldBack,
-    JoinRequestRefused,
-    JoinWaits,
-    LastMembersLeave,
-    LeaveStarted,
-    LeaveWaits,
-    Left,
-    LinksReported,
-    LiteChanged,
-    LiteChangeStarted,
-    MajorityChanged,
-    MemberAdmitted,
-    MemberQuestioned,
-    MemberRemoved,
-    MembershipEvent,
-    MemberSuspected,
-    OtherSideFound,
-    OutdatedViewHealed,
-    PromotionWaits,
-    ResolutionDecided,
-    ResolutionTakenBack,
-    SeedsChanged,
-    ServesAgain,
-    StaleMessageIgnored,
-    SuspicionRemoved,
-    ViewAccepted,
-    ViewInstalled,
-    ViewsDiverged,
-    ViewStable,
-    WokeUp,
-)
-from phalanx.wire.memory_events import ClusterMemoryShort, MemoryEvent, MemoryFull, MemoryNearlyFull
-from phalanx.wire.merge_events import (
-    DataKept,
-    KeptDropped,
-    MergeConflict,
-    MergeConflicts,
-    MergedTooOld,
-    MergeEnded,
-    MergeEvent,
-    MergeStarted,
-)
-from phalanx.wire.table_events import (
-    BackupsChanged,
-    ContentReplaced,
-    FullyReplicated,
-    LossesAcknowledged,
-    MapProtected,
-    MapSettingsDiffer,
-    MergePolicyChanged,
-    MigrationCommitted,
-    MigrationCopied,
-    MigrationFinalized,
-    MigrationRolledBack,
-    MigrationsPlanned,
-    MigrationStarted,
-    PartitionLost,
-    PartitionsAssigned,
-    PartitionsDivided,
-    PartitionSealed,
-    PartitionsRepaired,
-    ProtectionChanged,
-    RebalancingProgress,
-    TableEvent,
-    TableInstalled,
-    TableSearchEnded,
-    TableSearchStarted,
-    WritesMayBeMissing,
-)
-from phalanx.wire.update_events import EvaluationFailed, UpdateEvent, UpdateWasSlow
+from collections.abc import Iterator, Mapping
 
-Event = MembershipEvent | TableEvent | MergeEvent | MemoryEvent | LogEvent | UpdateEvent
+from phalanx.wire.event import Event as Event
+from phalanx.wire.log_events import *  # noqa: F403
+from phalanx.wire.membership_events import *  # noqa: F403
+from phalanx.wire.memory_events import *  # noqa: F403
+from phalanx.wire.merge_events import *  # noqa: F403
+from phalanx.wire.table_events import *  # noqa: F403
+from phalanx.wire.update_events import *  # noqa: F403
 
-__all__ = [
-    "EVENT_SCHEMA_VERSION",
-    "BackupsChanged",
-    "ClaimAnswered",
-    "ClaimEnded",
-    "ClaimStarted",
-    "ClusterMemoryShort",
-    "ClusterStarted",
-    "ClusterVersionChanged",
-    "ClusterVersionWaits",
-    "ComplaintJudged",
-    "ComplaintSent",
-    "ContentReplaced",
-    "DataKept",
-    "Ejected",
-    "EvacuationEnded",
-    "EvacuationStarted",
-    "EvaluationFailed",
-    "Event",
-    "EventsLost",
-    "FullyReplicated",
-    "JoinAnswered",
-    "JoinAttemptFailed",
-    "JoinGivenUp",
-    "JoinHeldBack",
-    "JoinRequestRefused",
-    "JoinWaits",
-    "Joined",
-    "KeptDropped",
-    "LastMembersLeave",
-    "LeaveStarted",
-    "LeaveWaits",
-    "Left",
-    "LinksReported",
-    "LiteChangeStarted",
-    "LiteChanged",
-    "LossesAcknowledged",
-    "MajorityChanged",
-    "MapProtected",
-    "MapSettingsDiffer",
-    "MemberAdmitted",
-    "MemberQuestioned",
-    "MemberRemoved",
-    "MemberSuspected",
-    "MemoryFull",
-    "MemoryNearlyFull",
-    "MergeConflict",
-    "MergeConflicts",
-    "MergeEnded",
-    "MergePolicyChanged",
-    "MergeStarted",
-    "MergedTooOld",
-    "MigrationCommitted",
-    "MigrationCopied",
-    "MigrationFinalized",
-    "MigrationRolledBack",
-    "MigrationStarted",
-    "MigrationsPlanned",
-    "OtherSideFound",
-    "OutdatedViewHealed",
-    "PartitionLost",
-    "PartitionSealed",
-    "PartitionsAssigned",
-    "PartitionsDivided",
-    "PartitionsRepaired",
-    "PromotionWaits",
-    "ProtectionChanged",
-    "RebalancingProgress",
-    "ResolutionDecided",
-    "ResolutionTakenBack",
-    "SeedsChanged",
-    "ServesAgain",
-    "StaleMessageIgnored",
-    "SuspicionRemoved",
-    "TableInstalled",
-    "TableSearchEnded",
-    "TableSearchStarted",
-    "UpdateWasSlow",
-    "ViewAccepted",
-    "ViewInstalled",
-    "ViewStable",
-    "ViewsDiverged",
-    "WokeUp",
-    "WritesMayBeMissing",
-]
+
+def _kinds_below(base: type[Event]) -> Iterator[type[Event]]:
+    for kind in base.__subclasses__():
+        yield from _kinds_below(kind) if kind.__subclasses__() else [kind]
+
+
+EVENT_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in _kinds_below(Event)}
+"""Name of an event to its class."""

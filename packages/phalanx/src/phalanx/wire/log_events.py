@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from phalanx.common.ids import Millis
-from phalanx.wire.event import RecordedEvent
+from phalanx.wire.event import TROUBLE, WARNING, Event, Notice
 
 
-class EventsLost(RecordedEvent, frozen=True):
+class EventsLost(Event, frozen=True):
     """The log lacks events before this line: they could not be written, and the member went on."""
+
+    notice = Notice(
+        "has a gap in its event log: {missing:event is/events are} missing, the first of {missing_ms:s} ago",
+        WARNING,
+        TROUBLE,
+    )
 
     missing: int
     """How many events are missing."""
@@ -15,6 +21,3 @@ class EventsLost(RecordedEvent, frozen=True):
     """The time from the first missing event to this one. All missing events were recorded in it."""
     reason: str
     """Why the first missing event could not be written."""
-
-
-LogEvent = EventsLost

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId
-from phalanx.wire.event import RecordedEvent
+from phalanx.wire.event import TROUBLE, WARNING, Either, Event, Notice
 
 
-class MemoryNearlyFull(RecordedEvent, frozen=True):
+class MemoryNearlyFull(Event, frozen=True):
     """This member's use of memory has passed nine tenths of its limit, or has fallen again."""
+
+    notice = Either(
+        "is_near",
+        Notice("has little memory left: it uses {used:MiB} of {limit:MiB}", WARNING),
+        Notice("has memory again: it uses {used:MiB} of {limit:MiB}", WARNING),
+    )
 
     is_near: bool
     used: int
@@ -15,8 +21,18 @@ class MemoryNearlyFull(RecordedEvent, frozen=True):
     rule: str = "PX-24"
 
 
-class MemoryFull(RecordedEvent, frozen=True):
+class MemoryFull(Event, frozen=True):
     """This member begins to refuse what grows it, or accepts it again."""
+
+    notice = Either(
+        "is_full",
+        Notice(
+            "has reached its memory limit: it uses {used:MiB} of {limit:MiB}, and refuses writes that need more",
+            WARNING,
+            TROUBLE,
+        ),
+        Notice("accepts all writes again: it uses {used:MiB} of {limit:MiB} of memory", WARNING, TROUBLE),
+    )
 
     is_full: bool
     used: int
@@ -26,8 +42,20 @@ class MemoryFull(RecordedEvent, frozen=True):
     rule: str = "PX-24"
 
 
-class ClusterMemoryShort(RecordedEvent, frozen=True):
+class ClusterMemoryShort(Event, frozen=True):
     """On the master: if this member were lost, the others would have no room for its replicas; or they have again."""
+
+    notice = Either(
+        "is_short",
+        Notice(
+            "finds that the cluster has too little memory: without {lost} the others would need {needed:MiB}, and have {room:MiB}",
+            WARNING,
+        ),
+        Notice(
+            "finds that the cluster has memory enough again: without {lost} the others would need {needed:MiB}, and have {room:MiB}",
+            WARNING,
+        ),
+    )
 
     is_short: bool
     lost: MemberId
@@ -37,6 +65,3 @@ class ClusterMemoryShort(RecordedEvent, frozen=True):
     room: int
     """Bytes that their limits allow."""
     rule: str = "PX-26"
-
-
-MemoryEvent = MemoryNearlyFull | MemoryFull | ClusterMemoryShort

@@ -5,11 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.wire.event import RecordedEvent
+from phalanx.wire.event import DEBUG, ERROR, LOST, TROUBLE, WARNING, Event, Notice
 
 
-class DataKept(RecordedEvent, frozen=True):
+class DataKept(Event, frozen=True):
     """This incarnation ended without handing over its replicas: the next one of its process merges them."""
+
+    notice = Notice(
+        "keeps {entries:entry/entries} of {partitions:partition}, to merge them where it rejoins", WARNING, TROUBLE
+    )
 
     partitions: int
     """How many of its replicas are not empty, with those of earlier incarnations that are not merged yet."""
@@ -18,8 +22,10 @@ class DataKept(RecordedEvent, frozen=True):
     rule: str = "DESIGN 5 kept aside"
 
 
-class MergeStarted(RecordedEvent, frozen=True):
+class MergeStarted(Event, frozen=True):
     """This process begins to merge the replicas of one of its former incarnations into the cluster."""
+
+    notice = Notice("begins to merge what {former} held: {entries:entry/entries} of {partitions:partition}")
 
     former: MemberId
     partitions: int
@@ -27,8 +33,12 @@ class MergeStarted(RecordedEvent, frozen=True):
     rule: str = "EL-60"
 
 
-class MergeEnded(RecordedEvent, frozen=True):
+class MergeEnded(Event, frozen=True):
     """The cluster has acknowledged all data of a former incarnation of this process, and the process drops it."""
+
+    notice = Notice(
+        "has merged what {former} held: {sent} sent, {taken} taken, {took_ms} ms[; {left_to_others:partition was/partitions were} left to others]"
+    )
 
     former: MemberId
     entries: int
@@ -42,8 +52,14 @@ class MergeEnded(RecordedEvent, frozen=True):
     rule: str = "EL-60"
 
 
-class KeptDropped(RecordedEvent, frozen=True):
+class KeptDropped(Event, frozen=True):
     """This member leaves before its orphaned replicas (of a side that gave up) are merged: they are lost."""
+
+    notice = Notice(
+        "leaves with {entries:entry/entries} of {partitions:partition} that it kept, and that no owner has taken: they are lost",
+        ERROR,
+        LOST,
+    )
 
     former: tuple[MemberId, ...]
     partitions: int
@@ -64,8 +80,12 @@ class MergeConflict(msgspec.Struct, frozen=True):
     """The version that remains: `kept` for the orphaned one, or `here`."""
 
 
-class MergeConflicts(RecordedEvent, frozen=True):
+class MergeConflicts(Event, frozen=True):
     """Keys of one map of which the two sides had different versions, from one request of a merge."""
+
+    notice = Notice(
+        "found {count} keys of map {map} with other values of {former}: {policy} took {kept_won} of these values", DEBUG
+    )
 
     former: MemberId
     map: str
@@ -80,8 +100,13 @@ class MergeConflicts(RecordedEvent, frozen=True):
     rule: str = "DESIGN 5 conflicts"
 
 
-class MergedTooOld(RecordedEvent, frozen=True):
+class MergedTooOld(Event, frozen=True):
     """Orphaned entries that were not merged: the cluster may have removed them and purged their tombstones since."""
+
+    notice = Notice(
+        "does not bring back {count} keys of map {map} that {former} had: they were perhaps removed here long ago",
+        WARNING,
+    )
 
     former: MemberId
     map: str
@@ -92,8 +117,3 @@ class MergedTooOld(RecordedEvent, frozen=True):
     purged_to: int
     """The stamp of the newest tombstone that was purged here: the entries were written before it."""
     rule: str = "DESIGN 5 tombstones"
-
-
-MergeEvent = (
-    DataKept | MergeStarted | MergeEnded | KeptDropped | MergeConflicts | MergedTooOld
-)  # fmt: skip

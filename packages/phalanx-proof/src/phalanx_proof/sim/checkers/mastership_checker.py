@@ -78,16 +78,16 @@ class MastershipChecker(Checker):
         if account is None:
             return
         if kind is MemberSuspected:
-            account.suspected.add(event.suspect)  # type: ignore[union-attr]  # by its kind
+            account.suspected.add(event.suspect)  # type: ignore[attr-defined]  # by its kind
         elif kind is SuspicionRemoved:
-            account.suspected.discard(event.suspect)  # type: ignore[union-attr]  # by its kind
+            account.suspected.discard(event.suspect)  # type: ignore[attr-defined]  # by its kind
         elif kind is ClaimStarted:
             self._check_suspects_older(member, account, member, "who claims suspects everybody older", now)
             account.follows = member
-            account.claim_id = event.claim_id  # type: ignore[union-attr]  # by its kind
+            account.claim_id = event.claim_id  # type: ignore[attr-defined]  # by its kind
             account.agreed, account.seen = {}, {}
-        elif kind is ClaimAnswered and event.accepted:  # type: ignore[union-attr]  # by its kind
-            claimer: MemberId = event.claimer  # type: ignore[union-attr]  # by its kind
+        elif kind is ClaimAnswered and event.accepted:  # type: ignore[attr-defined]  # by its kind
+            claimer: MemberId = event.claimer  # type: ignore[attr-defined]  # by its kind
             self._check_suspects_older(member, account, claimer, "who agrees suspects everybody older", now)
             account.follows = claimer
             self._accounts[claimer].agreed[member] = account.version

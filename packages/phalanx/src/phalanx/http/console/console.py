@@ -22,11 +22,10 @@ from phalanx.http.console.lacking import LackingSince
 from phalanx.http.console.lookups import Lookups, as_response, query_of
 from phalanx.http.console.map_figures import MapFigures, uncounted
 from phalanx.http.console.peers import Peers
-from phalanx.http.console.story import ClusterStory, Words
+from phalanx.http.console.story import ClusterStory
 from phalanx.http.metric_families import RELEASE, Sources
 from phalanx.http.served_member import Questions
 from phalanx.reports.entries import KeyType
-from phalanx.reports.event_words import sentence_of
 
 HISTORIES_EVERY_S: Final = 5.0
 """Others are asked for their decisions so often, and at once when this member has recorded something itself."""
@@ -54,7 +53,7 @@ class ConsolePage:
         self._hub = Hub(self._make, self._whole_story, self._hello, most_viewers)
         self._activity = ClusterActivity()
         self._peers = Peers(questions, self._activity)
-        self._story = ClusterStory(sources.recent, Words(sentence_of))
+        self._story = ClusterStory(sources.recent)
         self._maps = MapFigures(questions)
         self._lookups = Lookups(sources.member, questions)
         self._changes = Changes(questions, may_change)
@@ -135,7 +134,7 @@ class ConsolePage:
                 raise UnavailableError("this member is in no cluster")
             if not (number.isascii() and number.isdecimal() and len(number) < 7 and int(number) < count):
                 raise UsageError(f"number: give a partition, 0 to {count - 1}")
-            return await self._lookups.partition(int(number), view.members, Words(sentence_of))
+            return await self._lookups.partition(int(number), view.members)
 
         return await as_response(self._lookups.in_turn(answer))
 

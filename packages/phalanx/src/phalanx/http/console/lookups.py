@@ -20,7 +20,7 @@ from phalanx.codec.values import MSGPACK_PREFIX, from_checked_data, to_key_data
 from phalanx.common.errors import CorruptDataError, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.map_settings import check_name
-from phalanx.http.console.story import Words
+from phalanx.http.console.story import as_object
 from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.what_if import answer_what_if
 from phalanx.maps.async_map import AsyncMap
@@ -77,7 +77,7 @@ class Lookups:
 
     # --- a partition ------------------------------------------------------------------------------------------------
 
-    async def partition(self, number: int, members: Iterable[MemberId], words: Words) -> dict[str, Any]:
+    async def partition(self, number: int, members: Iterable[MemberId]) -> dict[str, Any]:
         """Return what all members have decided about a partition, as `phalanx why` asks for it."""
         asked = list(members)
         replies = await asyncio.gather(
@@ -90,7 +90,7 @@ class Lookups:
                 for place, (age, line) in enumerate(zip(reply.ages, reply.events, strict=True)):
                     fields = msgspec.json.decode(line)
                     if "partition" in fields:
-                        events.append(words.tell(len(events), now - age, member, fields.pop("event"), fields))
+                        events.append(as_object(len(events), now - age, member, fields.pop("event"), fields))
                     if place % 50 == 49:
                         await asyncio.sleep(0)
         silent = [

@@ -19,6 +19,7 @@ import msgspec
 from phalanx.common.ids import MemberId, address_of, may_be_member
 from phalanx.http.console.story_lines import KnownEvent, StoryLines
 from phalanx.http.metric_families import EventMemory
+from phalanx.reports.event_words import group_of, sentence_of
 from phalanx.rules import words_of
 from phalanx.wire.messages import HistoryReply
 
@@ -31,105 +32,31 @@ AT_ONCE: Final = 50
 NOT_ABOUT: Final = ("master", "maker", "members", "by", "member", "voters", "besides", "kept", "found_at")
 """Fields that name everybody, or who decided."""
 
-GRAVE: Final = frozenset(
-    [
-        "MemberSuspected",
-        "ClaimStarted",
-        "MajorityChanged",
-        "Ejected",
-        "MemoryFull",
-        "MigrationRolledBack",
-        "ResolutionDecided",
-        "MemberRemoved",
-        "WritesMayBeMissing",
-        "WokeUp",
-        "OtherSideFound",
-        "LinksReported",
-        "JoinHeldBack",
-        "DataKept",
-        "EventsLost",
-    ]
-)
-LOST: Final = frozenset(("PartitionLost", "KeptDropped"))
-REPAIRS: Final = frozenset(
-    [
-        "PartitionsRepaired",
-        "MigrationsPlanned",
-        "FullyReplicated",
-        "PartitionsAssigned",
-        "RebalancingProgress",
-        "PromotionWaits",
-    ]
-)
-MEMBERSHIP: Final = frozenset(
-    [
-        "ViewInstalled",
-        "Joined",
-        "MemberAdmitted",
-        "Left",
-        "LeaveStarted",
-        "LeaveWaits",
-        "ClusterStarted",
-        "ViewStable",
-        "JoinAnswered",
-        "SuspicionRemoved",
-        "ClaimEnded",
-        "ClaimAnswered",
-        "ServesAgain",
-        "LiteChanged",
-    ]
-)
-"""Kinds that only serve to choose a shape and a lane on the page."""
 
-
-def group_of(kind: str, fields: Mapping[str, Any]) -> str:
-    """Return to which group an event belongs: lost, trouble, repair, view, move or other."""
-    if kind in LOST or (kind == "PartitionsRepaired" and fields.get("lost")):
-        return "lost"
-    if kind == "MajorityChanged" and fields.get("has_majority"):
-        return "view"
-    if kind == "LinksReported" and not fields.get("cannot_reach"):
-        return "view"
-    if kind in GRAVE:
-        return "trouble"
-    if kind in REPAIRS:
-        return "repair"
-    if kind in MEMBERSHIP:
-        return "view"
-    return "move" if "partition" in fields else "other"
-
-
-class Words(msgspec.Struct):
-    """Turns events into plain objects."""
-
-    sentence_of: Any
-    """Kind and fields to a sentence, or None (`operations.event_words`)."""
-
-    def tell(self, name: int, at_ms: int, by: MemberId, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        rule = str(fields.get("rule", ""))
-        said = self.sentence_of(kind, fields)
-        if said is None:
-            said = _without_sentence(kind, fields)
-        about = {address_of(each) for key, value in fields.items() if key not in NOT_ABOUT for each in _members(value)}
-        return {
-            "id": name,
-            "at": at_ms,
-            "by": address_of(by),
-            "kind": kind,
-            "group": group_of(kind, fields),
-            "said": said[:MOST_CHARACTERS],
-            "reason": str(fields.get("reason", ""))[:MOST_CHARACTERS],
-            "rule": rule,
-            "meaning": words_of(rule) if rule else "",
-            "about": sorted(about),
-            "partition": fields.get("partition"),
-        }
+def as_object(name: int, at_ms: int, by: MemberId, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return an event as a plain object. `name`: its identity here."""
+    rule = str(fields.get("rule", ""))
+    said = sentence_of(kind, fields)
+    if said is None:
+        said = _without_sentence(kind, fields)
+    about = {address_of(each) for key, value in fields.items() if key not in NOT_ABOUT for each in _members(value)}
+    return {
+        "id": name,
+        "at": at_ms,
+        "by": address_of(by),
+        "kind": kind,
+        "group": group_of(kind, fields),
+        "said": said[:MOST_CHARACTERS],
+        "reason": str(fields.get("reason", ""))[:MOST_CHARACTERS],
+        "rule": rule,
+        "meaning": words_of(rule) if rule else "",
+        "about": sorted(about),
+        "partition": fields.get("partition"),
+    }
 
 
 def _without_sentence(kind: str, fields: Mapping[str, Any]) -> str:
-    if kind == "ViewInstalled":
-        names = ", ".join(map(address_of, fields["members"]))
-        return f"installs member list {fields['view_version']}: {names}"
+    """Return an event of another version, field by field."""
     told = ", ".join(f"{key} {value}" for key, value in fields.items() if key not in ("rule", "reason"))
     return f"{kind}: {told}" if told else kind
 
@@ -142,8 +69,8 @@ def _members(value: Any) -> list[MemberId]:
 class ClusterStory:
     """The events that are known, as plain objects, by identity."""
 
-    def __init__(self, recent: EventMemory, words: Words) -> None:
-        self._recent, self._words = recent, words
+    def __init__(self, recent: EventMemory) -> None:
+        self._recent = recent
         self._own_number = 0
         """The number of the first own event that was not read yet."""
         self._events: OrderedDict[int, dict[str, Any]] = OrderedDict()
@@ -151,7 +78,7 @@ class ClusterStory:
         self._told: OrderedDict[int, KnownEvent] = OrderedDict()
         """The same as `_events`, as the lines are made of them."""
         self._numbers = count(1)
-        self.lines = StoryLines((), words.sentence_of)
+        self.lines = StoryLines(())
         """What they add up to, as of the last round."""
         self._replies: list[tuple[MemberId, HistoryReply, int]] = []
         self._counts: dict[MemberId, int] = {}
@@ -181,7 +108,7 @@ class ClusterStory:
         for member, reply, asked_ms in replies:
             await self._read_reply(new, member, reply, asked_ms)
         if any(each["id"] in self._told for each in new):
-            self.lines = await asyncio.to_thread(StoryLines, list(self._told.values()), self._words.sentence_of)
+            self.lines = await asyncio.to_thread(StoryLines, list(self._told.values()))
         return sorted(new, key=lambda each: each["at"])
 
     async def _read_reply(
@@ -202,7 +129,7 @@ class ClusterStory:
 
     def _add(self, new: list[dict[str, Any]], at_ms: int, by: MemberId, kind: str, fields: dict[str, Any]) -> None:
         number = next(self._numbers)
-        made = self._words.tell(number, at_ms, by, kind, fields)
+        made = as_object(number, at_ms, by, kind, fields)
         new.append(made)
         if made["partition"] is None and kind != "TableInstalled":  # tables come by hundreds, as moves of partitions do
             self._events[number] = made

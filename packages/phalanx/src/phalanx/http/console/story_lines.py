@@ -7,11 +7,15 @@ order, for their times are worked out from ages: a line depends on which decisio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
 
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.words import counted
+from phalanx.reports.event_words import find_notice, in_words, read_event
+from phalanx.wire import events as e
 
 MOST: Final = 100
 """So many of the last lines are told."""
@@ -21,44 +25,16 @@ WITH_MS: Final[Millis] = 10_000
 """An event without a line of its own belongs to the last line, if that is not older."""
 NEWS_MS: Final[Millis] = 60_000
 """So long a line is news."""
-NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "ViewInstalled": ("view_version", "maker", "members"),
-    "MemberAdmitted": ("view_version", "joiner", "replaced"),
-    "Joined": ("view_version",),
-    "MemberRemoved": ("view_version", "removed"),
-    "Left": ("view_version",),
-    "LeaveStarted": ("leaver", "replicas_to_hand_over"),
-    "MemberSuspected": ("suspect",),
-    "SuspicionRemoved": ("suspect",),
-    "ClaimStarted": (),
-    "ClaimAnswered": ("claimer",),
-    "ClaimEnded": (),
-    "MajorityChanged": ("view_version", "has_majority"),
-    "PartitionsRepaired": ("gone", "lost"),
-    "MigrationsPlanned": ("lacking", "partitions"),
-    "FullyReplicated": ("took_ms",),
-    "MergeConflicts": ("former", "map", "count", "kept_won"),
-}
-"""The fields of decisions that are read here. One of another release that lacks a field is a detail."""
-DETAILS: Final = frozenset(
-    [
-        "JoinAnswered",
-        "OutdatedViewHealed",
-        "ViewStable",
-        "ClusterStarted",
-        "StaleMessageIgnored",
-        "ViewsDiverged",
-        "TableSearchEnded",
-        "MemberQuestioned",
-        "ComplaintSent",
-        "ComplaintJudged",
-        "PromotionWaits",
-    ]
-)
-"""Decisions that say how a change went, and are no change themselves."""
+_DRAWN: Final = (
+    e.ViewInstalled, e.MemberAdmitted, e.Joined, e.MemberRemoved, e.Left, e.LeaveStarted, e.MemberSuspected, e.SuspicionRemoved,
+    e.ClaimStarted, e.ClaimAnswered, e.ClaimEnded, e.MajorityChanged, e.PartitionsRepaired, e.MigrationsPlanned, e.FullyReplicated,
+    e.MergeConflicts,
+)  # fmt: skip
+"""Decisions that are told here in other words than their own."""
 
 
-class KnownEvent(NamedTuple):
+@dataclass(frozen=True)
+class KnownEvent:
     """An event, as it is known here."""
 
     id: int
@@ -67,6 +43,14 @@ class KnownEvent(NamedTuple):
     kind: str
     group: str
     fields: Mapping[str, Any]
+
+    @cached_property
+    def event(self) -> e.Event | None:
+        """Return the event itself; None: it is one of another release, or lacks a field."""
+        return read_event(self.kind, self.fields)
+
+
+_RepairEvent = e.PartitionsRepaired | e.MigrationsPlanned | e.FullyReplicated
 
 
 class StoryLine:
@@ -107,14 +91,12 @@ class StoryLine:
 class _ViewLine(StoryLine):
     """A member list, and how it differs from the one before."""
 
-    def __init__(self, told: KnownEvent) -> None:
-        self.version = int(told.fields["view_version"])
-        self.members = tuple(map(MemberId, told.fields["members"]))
-        super().__init__(f"view {self.version} {told.fields['maker']}", told, "view", "info")
+    def __init__(self, told: KnownEvent, view: e.ViewInstalled) -> None:
+        self.version, self.members = view.view_version, view.members
+        super().__init__(f"view {self.version} {view.maker}", told, "view", "info")
         self.came: set[MemberId] = set()
         self.went: set[MemberId] = set()
-        maker = MemberId(told.fields["maker"])
-        self.left: set[MemberId] = set() if maker in self.members else {maker}
+        self.left: set[MemberId] = set() if view.maker in self.members else {view.maker}
         """Those of `went` that had asked to leave. A master that leaves makes the list without itself."""
         self.has_new_master = False
         self.without_majority: dict[MemberId, Millis] = {}
@@ -133,22 +115,22 @@ class _ViewLine(StoryLine):
 
     def accept(self, told: KnownEvent) -> None:
         """Take a decision that led to the list, or followed from it; then it is known also if the list before is not."""
-        fields, members = told.fields, self.members
-        match told.kind:
-            case "MemberAdmitted" if fields["joiner"] in members:
-                self.came.add(MemberId(fields["joiner"]))
-                self.went.update(map(MemberId, fields["replaced"]))
-            case "Joined" if told.by in members:
+        event, members = told.event, self.members
+        match event:
+            case e.MemberAdmitted() if event.joiner in members:
+                self.came.add(event.joiner)
+                self.went.update(event.replaced)
+            case e.Joined() if told.by in members:
                 if not self.begins:
                     self.came.add(told.by)
-            case "MemberRemoved" if fields["removed"] not in members:
-                self.went.add(MemberId(fields["removed"]))
-                if "graceful shutdown" in str(fields.get("rule")):
-                    self.left.add(MemberId(fields["removed"]))
-            case "Left" if told.by not in members:
+            case e.MemberRemoved() if event.removed not in members:
+                self.went.add(event.removed)
+                if "graceful shutdown" in event.rule:
+                    self.left.add(event.removed)
+            case e.Left() if told.by not in members:
                 self.went.add(told.by)
                 self.left.add(told.by)
-            case "MajorityChanged" if told.by in members and not fields["has_majority"]:
+            case e.MajorityChanged(has_majority=False) if told.by in members:
                 self.without_majority[told.by] = told.at
             case _:
                 return
@@ -179,8 +161,8 @@ class _ViewLine(StoryLine):
 class _SuspicionLine(StoryLine):
     """Members that suspect one that is still in their list."""
 
-    def __init__(self, told: KnownEvent) -> None:
-        self._suspect = address_of(MemberId(told.fields["suspect"]))
+    def __init__(self, told: KnownEvent, suspect: MemberId) -> None:
+        self._suspect = address_of(suspect)
         self._by: set[str] = set()
         super().__init__(f"suspect {self._suspect} {told.at}", told, "trouble", "bad")
         self.about.add(self._suspect)
@@ -192,7 +174,7 @@ class _SuspicionLine(StoryLine):
 
     def add(self, told: KnownEvent) -> None:
         super().add(told)
-        (self._by.add if told.kind == "MemberSuspected" else self._by.discard)(address_of(told.by))
+        (self._by.add if isinstance(told.event, e.MemberSuspected) else self._by.discard)(address_of(told.by))
 
     def put_into_words(self) -> None:
         if self._by:
@@ -204,12 +186,12 @@ class _SuspicionLine(StoryLine):
 class _RepairLine(StoryLine):
     """From the first partition that lacks a replica until none does."""
 
-    def __init__(self, told: KnownEvent) -> None:
+    def __init__(self, told: KnownEvent, event: _RepairEvent) -> None:
         self._gone: set[str] = set()
         self._took_ms: Millis | None = None
         self._lacking = 0
         self._lost: set[int] = set()
-        super().__init__(f"repair {told.fields.get('table_version', 0)}", told, "repair", "warn")
+        super().__init__(f"repair {event.table_version}", told, "repair", "warn")
         self.is_news = False
 
     @property
@@ -222,16 +204,15 @@ class _RepairLine(StoryLine):
         self._note(told)
 
     def _note(self, told: KnownEvent) -> None:
-        fields = told.fields
-        match told.kind:
-            case "PartitionsRepaired":
-                self._gone.update(address_of(MemberId(each)) for each in fields["gone"])
-                self._lost.update(fields["lost"])
+        match told.event:
+            case e.PartitionsRepaired(gone=gone, lost=lost):
+                self._gone.update(map(address_of, gone))
+                self._lost.update(lost)
                 self.about |= self._gone
-            case "MigrationsPlanned":
-                self._lacking = max(self._lacking, fields["lacking"])
-            case "FullyReplicated":
-                self._took_ms, self.at = fields["took_ms"], told.at
+            case e.MigrationsPlanned(lacking=lacking):
+                self._lacking = max(self._lacking, lacking)
+            case e.FullyReplicated(took_ms=took_ms):
+                self._took_ms, self.at = took_ms, told.at
 
     def put_into_words(self) -> None:
         gone = ", ".join(sorted(self._gone))
@@ -248,18 +229,19 @@ class _RepairLine(StoryLine):
 class _MergeLine(StoryLine):
     """What the cluster and a member that came back had otherwise: each owner decides about its part, a request at a time."""
 
-    def __init__(self, told: KnownEvent) -> None:
-        self._former = address_of(MemberId(told.fields["former"]))
+    def __init__(self, told: KnownEvent, former: MemberId) -> None:
+        self._former = address_of(former)
         self._maps: set[str] = set()
         self._keys = self._won = 0
-        super().__init__(f"merge {told.fields['former']}", told, told.group, "info")
+        super().__init__(f"merge {former}", told, told.group, "info")
         self.about.add(self._former)
 
     def add(self, told: KnownEvent) -> None:
         super().add(told)
-        self._maps.add(told.fields["map"])
-        self._keys += told.fields["count"]
-        self._won += told.fields["kept_won"]
+        if isinstance(event := told.event, e.MergeConflicts):
+            self._maps.add(event.map)
+            self._keys += event.count
+            self._won += event.kept_won
 
     def put_into_words(self) -> None:
         keys, maps = counted(self._keys, "key"), counted(len(self._maps), "map")
@@ -269,14 +251,9 @@ class _MergeLine(StoryLine):
 class StoryLines:
     """The lines of a story."""
 
-    def __init__(self, told: Iterable[KnownEvent], sentence_of: Callable[[str, Mapping[str, Any]], str | None]) -> None:
-        """`sentence_of`: kind and fields to a sentence, or None."""
-        self._sentence_of = sentence_of
+    def __init__(self, told: Iterable[KnownEvent]) -> None:
         self._all = sorted(told, key=lambda each: (each.at, each.id))
         self._decided = [each for each in self._all if each.fields.get("rule")]
-        self._known = [
-            each for each in self._decided if all(name in each.fields for name in NEEDS.get(each.kind, ("?",)))
-        ]
         self._lines: list[StoryLine] = []
         self._views: dict[str, _ViewLine] = {}
         self._suspicions: dict[str, _SuspicionLine] = {}
@@ -284,10 +261,10 @@ class StoryLines:
         """Master to its last repair."""
         self._merges: dict[str, _MergeLine] = {}
         self._make_views()
-        for each in self._known:
+        for each in self._decided:
             self._take(each)
         for each in self._decided:
-            if each.kind not in NEEDS and each.kind not in DETAILS:
+            if each.event is not None and not isinstance(each.event, _DRAWN):
                 self._in_its_own_words(each)
         self._lines += self._views.values()
         for line in self._lines:
@@ -308,9 +285,9 @@ class StoryLines:
 
     def _make_views(self) -> None:
         before: dict[MemberId, Sequence[MemberId]] = {}
-        for told in self._known:
-            if told.kind == "ViewInstalled" and told.fields["members"]:
-                fresh = _ViewLine(told)
+        for told in self._decided:
+            if isinstance(told.event, e.ViewInstalled) and told.event.members:
+                fresh = _ViewLine(told, told.event)
                 view = self._views.setdefault(fresh.key, fresh)
                 view.add(told)
                 if told.by in before:
@@ -319,30 +296,35 @@ class StoryLines:
         of_version: dict[int, list[_ViewLine]] = {}
         for view in self._views.values():
             of_version.setdefault(view.version, []).append(view)
-        for told in self._known:
+        for told in self._decided:
             for view in of_version.get(told.fields.get("view_version", 0), ()):
                 view.accept(told)
 
     def _take(self, told: KnownEvent) -> None:
-        match told.kind:
-            case "MemberSuspected" | "SuspicionRemoved":
-                self._take_suspicion(told)
-            case "LeaveStarted" | "MemberRemoved" | "Left":
-                self._take_departure(told)
-            case "ClaimStarted" | "ClaimAnswered" | "ClaimEnded":
-                claimer = told.fields.get("claimer", told.by)
+        event = told.event
+        match event:
+            case e.MemberSuspected() | e.SuspicionRemoved():
+                self._take_suspicion(told, event)
+            case e.LeaveStarted():
+                self._take_departure(told, event.leaver)
+            case e.MemberRemoved():
+                self._take_departure(told, event.removed)
+            case e.Left():
+                self._take_departure(told, told.by)
+            case e.ClaimStarted() | e.ClaimAnswered() | e.ClaimEnded():
+                claimer = event.claimer if isinstance(event, e.ClaimAnswered) else told.by
                 near = [each for each in self._views.values() if each.members[0] == claimer and each.has_new_master]
                 near = [each for each in near if abs(each.at - told.at) < WITH_MS]
                 if near:
                     near[0].add(told)
-            case "PartitionsRepaired" | "MigrationsPlanned" | "FullyReplicated":
-                self._take_repair(told)
-            case "MajorityChanged" if told.fields["has_majority"]:
+            case e.PartitionsRepaired() | e.MigrationsPlanned() | e.FullyReplicated():
+                self._take_repair(told, event)
+            case e.MajorityChanged(has_majority=True):
                 self._take_majority(told)
-            case "MergeConflicts":
-                merge = self._merges.get(told.fields["former"])
+            case e.MergeConflicts():
+                merge = self._merges.get(event.former)
                 if merge is None:
-                    merge = self._merges[told.fields["former"]] = _MergeLine(told)
+                    merge = self._merges[event.former] = _MergeLine(told, event.former)
                     self._lines.append(merge)
                 else:
                     merge.add(told)
@@ -352,25 +334,24 @@ class StoryLines:
         found = [each for each in self._views.values() if member in each.went and each.at >= at - NEAR_MS]
         return min(found, key=lambda each: each.at, default=None)
 
-    def _take_departure(self, told: KnownEvent) -> None:
-        gone = MemberId(told.fields.get("leaver") or told.fields.get("removed") or told.by)
+    def _take_departure(self, told: KnownEvent, gone: MemberId) -> None:
+        event = told.event
         if (view := self._without(gone, told.at)) is not None:
             view.add(told)
-            if told.kind == "LeaveStarted":
+            if isinstance(event, e.LeaveStarted):
                 view.left.add(gone)
-        elif told.kind == "LeaveStarted":
-            replicas = counted(told.fields["replicas_to_hand_over"], "replica")
-            said = f"{address_of(gone)} is leaving: {replicas} to hand over"
+        elif isinstance(event, e.LeaveStarted):
+            said = f"{address_of(gone)} is leaving: {counted(event.replicas_to_hand_over, 'replica')} to hand over"
             self._lines.append(StoryLine(f"leave {gone}", told, "view", "info", said))
 
-    def _take_suspicion(self, told: KnownEvent) -> None:
-        suspect = MemberId(told.fields["suspect"])
+    def _take_suspicion(self, told: KnownEvent, event: e.MemberSuspected | e.SuspicionRemoved) -> None:
+        suspect, is_over = event.suspect, isinstance(event, e.SuspicionRemoved)
         if (view := self._without(suspect, told.at)) is not None:
             view.add(told)
-        elif suspect in self._suspicions and (told.kind == "SuspicionRemoved" or self._suspicions[suspect].is_open):
+        elif suspect in self._suspicions and (is_over or self._suspicions[suspect].is_open):
             self._suspicions[suspect].add(told)
-        elif told.kind == "MemberSuspected":
-            line = self._suspicions[suspect] = _SuspicionLine(told)
+        elif not is_over:
+            line = self._suspicions[suspect] = _SuspicionLine(told, suspect)
             self._lines.append(line)
 
     def _take_majority(self, told: KnownEvent) -> None:
@@ -382,29 +363,26 @@ class StoryLines:
                 return
         self._in_its_own_words(told)
 
-    def _take_repair(self, told: KnownEvent) -> None:
-        fields, last = told.fields, self._repairs.get(told.by)
+    def _take_repair(self, told: KnownEvent, event: _RepairEvent) -> None:
+        last = self._repairs.get(told.by)
         if last is not None and not last.is_over:
             last.add(told)
-        elif told.kind == "MigrationsPlanned" and not fields["lacking"]:
-            because = f", because {fields['reason']}" if fields.get("reason") else ""
-            said = f"{counted(fields['partitions'], 'partition')} are moved{because}"
-            self._lines.append(StoryLine(f"moves {fields.get('table_version', 0)}", told, "repair", "info", said))
+        elif isinstance(event, e.MigrationsPlanned) and not event.lacking:
+            because = f", because {event.reason}" if event.reason else ""
+            said = f"{counted(event.partitions, 'partition')} are moved{because}"
+            self._lines.append(StoryLine(f"moves {event.table_version}", told, "repair", "info", said))
         else:
-            line = self._repairs[told.by] = _RepairLine(told)
+            line = self._repairs[told.by] = _RepairLine(told, event)
             self._lines.append(line)
-        if told.kind == "PartitionsRepaired" and fields["lost"]:
-            said = (
-                f"{counted(len(fields['lost']), 'partition')} lost: {_names(fields['gone'])} held their last replicas"
-            )
-            self._lines.append(StoryLine(f"lost {fields.get('table_version', 0)}", told, "lost", "bad", said))
+        if isinstance(event, e.PartitionsRepaired) and event.lost:
+            said = f"{counted(len(event.lost), 'partition')} lost: {_names(event.gone)} held their last replicas"
+            self._lines.append(StoryLine(f"lost {event.table_version}", told, "lost", "bad", said))
 
     def _in_its_own_words(self, told: KnownEvent) -> None:
-        said = self._sentence_of(told.kind, told.fields)
-        if said is not None:
-            reason = told.fields.get("reason")
-            words = f"{address_of(told.by)} {said}: {reason}" if reason else f"{address_of(told.by)} {said}"
+        notice = find_notice(told.kind, told.fields)
+        if told.event is not None and notice is not None and not notice.is_detail:
             level = {"lost": "bad", "trouble": "warn"}.get(told.group, "info")
+            words = f"{address_of(told.by)} {in_words(told.event)}"
             self._lines.append(StoryLine(f"{told.kind} {told.by} {told.at}", told, told.group, level, words))
 
     def _add_details(self) -> None:
@@ -418,5 +396,5 @@ class StoryLines:
                 self._lines[at].events.append(told.id)
 
 
-def _names(members: Iterable[str]) -> str:
-    return ", ".join(sorted({address_of(MemberId(each)) for each in members}))
+def _names(members: Iterable[MemberId]) -> str:
+    return ", ".join(sorted(set(map(address_of, members))))

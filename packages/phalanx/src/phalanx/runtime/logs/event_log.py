@@ -20,25 +20,13 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
 from phalanx.reports.event_levels import EventLevels
-from phalanx.reports.event_words import in_words
+from phalanx.reports.event_words import in_words, log_line
 from phalanx.runtime.logs.line_writer import LineWriter, LogFile
 from phalanx.runtime.logs.log_text import Listed
 from phalanx.runtime.logs.rotating_log import RotatingLogFile
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.runtime.settings.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
-from phalanx.wire.events import (
-    ClusterStarted,
-    Ejected,
-    Event,
-    EventsLost,
-    JoinAnswered,
-    JoinAttemptFailed,
-    Joined,
-    MemberSuspected,
-    PartitionsAssigned,
-    PartitionsRepaired,
-    ViewInstalled,
-)
+from phalanx.wire.events import ClusterStarted, Event, EventsLost, ViewInstalled
 
 logger = SafeLogger("phalanx.member")
 
@@ -229,31 +217,12 @@ class EventLog:
             case ViewInstalled():
                 view = MembersView(event.view_version, event.maker, event.members)
                 logger.log(level, "%s", Listed.of(view.log_lines(self._member, legacy=self._legacy)))
-            case Joined():
-                logger.log(level, "%s joined the cluster. Membership=%d members, ver %d", this, len(event.members),
-                           event.view_version)  # fmt: skip
-            case ClusterStarted() if event.waited_for > 1:
-                logger.log(level, "%s begins to work: the cluster has had the %d members that it waited for", this,
-                           event.waited_for)  # fmt: skip
-            case ClusterStarted():
+            case ClusterStarted() if event.waited_for <= 1:
                 pass
-            case JoinAttemptFailed():
-                logger.log(level, "Join attempt %d from %s to %s failed. Retrying (%s)", event.attempt, this, event.seed,
-                           event.reason)  # fmt: skip
-            case JoinAnswered():
-                logger.log(level, "Sending join response from %s to %s", this, address_of(event.joiner))
-            case MemberSuspected():
-                logger.log(level, "%s suspects %s: %s", this, address_of(event.suspect), event.reason)
-            case PartitionsAssigned():
-                logger.log(level, "partition table ver %d: %d partitions assigned to %d members", event.table_version,
-                           event.partitions, len(event.members))  # fmt: skip
-            case PartitionsRepaired():
-                logger.log(level, "partition table ver %d: %d backups became owners, %d partitions lost all replicas",
-                           event.table_version, len(event.promoted), len(event.lost))  # fmt: skip
-            case Ejected():
-                logger.log(level, "%s: the cluster went on without this member; coming back as a new one", this)
+            case _ if line := log_line(event, this):
+                logger.log(level, "%s", line)
             case _:
-                said = in_words(event)[1]
+                said = in_words(event)
                 logger.log(self._once_in_a_while(level, said), "%s %s", this, said)
 
     def _once_in_a_while(self, level: int, said: str) -> int:

@@ -16,6 +16,7 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.http.durations import CALL_ENDS_S
 from phalanx.machine.inputs import ActivityMeasured
 from phalanx.runtime.connections.call_statistics import CallStatistics
+from phalanx.wire.events import MigrationCommitted
 from phalanx.wire.figures import ActivityPoint, MapCalls
 
 EVERY_S: Final = 3.0
@@ -91,7 +92,7 @@ class Activity:
             else:
                 writes = tuple(map(add, writes, its.classes))
             calls[name] = reads, writes, errors + sum(its.errors.values())
-        return _Reading(self._clock(), calls, self._events["MigrationCommitted"], self._processor())
+        return _Reading(self._clock(), calls, self._events[MigrationCommitted.__name__], self._processor())
 
 
 def _point(before: _Reading, now: _Reading, memory: MemoryGuard, clients: int) -> ActivityPoint:

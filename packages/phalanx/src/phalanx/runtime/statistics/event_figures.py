@@ -8,8 +8,8 @@ from collections import Counter
 from typing import Final
 
 from phalanx.http.durations import Durations
-from phalanx.wire.event import RecordedEvent
 from phalanx.wire.events import (
+    Event,
     KeptDropped,
     MergeConflicts,
     MergedTooOld,
@@ -56,20 +56,15 @@ class EventFigures:
         self.copies = Durations(MOVE_BUCKETS_S)
         """As an owner: how long the copies of migrations took."""
 
-    def note(self, event: RecordedEvent) -> None:
+    def note(self, event: Event) -> None:
         """Count an event."""
         self.counts[type(event).__name__] += 1
+        merges = self.merges
         match event:
             case MigrationCommitted():
                 self.moves.note(event.took_ms / 1000)
             case MigrationCopied():
                 self.copies.note(event.took_ms / 1000)
-            case MergeStarted() | MergeEnded() | MergeConflicts() | MergedTooOld() | KeptDropped():
-                self._note_merge(event)
-
-    def _note_merge(self, event: MergeStarted | MergeEnded | MergeConflicts | MergedTooOld | KeptDropped) -> None:
-        merges = self.merges
-        match event:
             case MergeStarted():
                 merges.started += 1
             case MergeEnded():
