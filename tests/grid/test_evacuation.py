@@ -1,4 +1,4 @@
-"""Members that are removed for a partial cut lose nothing: what only they hold is moved first (DESIGN 4)."""
+"""Members that are removed for a partial cut lose nothing: what only they hold is moved first (PX-04)."""
 
 from typing import Any
 

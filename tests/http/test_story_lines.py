@@ -155,7 +155,7 @@ def test_a_member_leaves_in_order() -> None:
     history.by(A, e.LeaveStarted(C, 181))
     assert history.said()[3:] == ["info: C is leaving: 181 replicas to hand over"]
     history.by(C, e.Left(4), 2_000)
-    history.by(A, e.MemberRemoved(C, 4, "it left", "DESIGN 6 graceful shutdown"))
+    history.by(A, e.MemberRemoved(C, 4, "it left", "PX-01"))
     history.view(4, A, B)
     assert history.said()[3:] == ["info: C left: 2 members"]
 

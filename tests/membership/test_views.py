@@ -104,7 +104,7 @@ def test_no_list_is_installed_that_does_not_contain_the_installer() -> None:
     b.hear("A", update("AC", 4))
     assert b.finished is not None
     assert b.finished.rejoin == (lone_id("A"), lone_id("C"))
-    assert [event.rule for event in b.events_of(events.Ejected)] == ["M3 a view without this member"]
+    assert [event.rule for event in b.events_of(events.Ejected)] == ["CS-24"]
 
 
 @pytest.mark.rows("CS-22", "CS-23")

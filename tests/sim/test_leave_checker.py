@@ -19,10 +19,10 @@ LOST = PartitionLost(3, (LEAVER,), 5, 9)
 @pytest.mark.parametrize(
     ("rule", "leaving", "lite", "found"),
     [
-        ("DESIGN 6 graceful shutdown", [LEAVER], [], True),
+        ("PX-01", [LEAVER], [], True),
         ("DESIGN 6 graceful shutdown", [LEAVER, OTHER], [], True),
-        ("DESIGN 6 graceful shutdown", [LEAVER, OTHER], [MASTER], False),
-        ("DESIGN 6 graceful shutdown", [LEAVER, OTHER, MASTER], [], False),
+        ("PX-01", [LEAVER, OTHER], [MASTER], False),
+        ("PX-01", [LEAVER, OTHER, MASTER], [], False),
         ("CS-51 CS-52", [LEAVER], [], False),
     ],
     ids=["all stay", "the master stays", "only a lite one stays", "nobody stays", "it was removed"],
@@ -52,9 +52,7 @@ def test_who_holds_data_only_after_somebody_was_let_go_had_not_stayed(how: str) 
     else:
         checker.on_event(ObservedEvent(MASTER, INSTALLED, 5, view, leaving))
         checker.on_event(ObservedEvent(MASTER, LiteChanged(OTHER, lite=True, view_version=3), 5, view, leaving))
-    checker.on_event(
-        ObservedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", "DESIGN 6 graceful shutdown"), 10, view, leaving)
-    )
+    checker.on_event(ObservedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", "PX-01"), 10, view, leaving))
     checker.on_event(ObservedEvent(MASTER, LOST, 10, view, leaving))
     checker.on_event(ObservedEvent(MASTER, LiteChanged(OTHER, lite=False, view_version=5), 10, view, leaving))
     assert not findings.violations

@@ -136,7 +136,7 @@ RECORDED_AS = {
     "DESIGN 9 all or nothing": "PX-07",
     "M3 a view without this member": "CS-24",
 }
-"""What events carry instead of an id, to the id. These texts stand in logs, so they stay as they are."""
+"""What events of the first release carry instead of an id, to the id: members of it can be in the cluster, and logs stay."""
 
 _ID = re.compile(r"\b(?:[A-Z]{1,2}-\d+|A\.6-\d+)\b")
 
@@ -144,6 +144,11 @@ _ID = re.compile(r"\b(?:[A-Z]{1,2}-\d+|A\.6-\d+)\b")
 def ids_of(recorded: str) -> list[str]:
     """Return the ids that a recorded rule names, in its order; none if it is the rule of another version."""
     return [RECORDED_AS[recorded]] if recorded in RECORDED_AS else _ID.findall(recorded)
+
+
+def is_leave(recorded: str) -> bool:
+    """Return whether the rule by which a member was removed is that it had asked to leave."""
+    return "PX-01" in ids_of(recorded)
 
 
 def words_of(recorded: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phalanx.common.errors import UsageError
+from phalanx.rules import ids_of
 from phalanx_proof.search.searching import Failing, SearchPlan
 from phalanx_proof.search.store import Store, decoded_counts
 from phalanx_proof.sim.code_digest import rules_in_code
@@ -178,4 +178,4 @@ class _Rules:
 
 def rules_of(text: str) -> list[str]:
     """Return the rules that an event's text names: ids, or the text itself where it names none."""
-    return sorted(set(re.findall(r"\b[A-Z]{2}-\d+", text))) or [text]
+    return sorted(set(ids_of(text))) or [text]

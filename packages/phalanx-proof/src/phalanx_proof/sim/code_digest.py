@@ -19,7 +19,7 @@ MACHINES = ("common", "wire", "codec", "machine", "membership", "partition", "gr
 """Folders of the members' code."""
 SIMULATOR = "sim"
 _GRID, _PROOF, _BESIDE = (Path(package.__path__[0]).parent for package in (common, sim, phalanx_protocols))
-RULE = re.compile(r"[A-Z]{2}-\d+( |$)|DESIGN \d")
+RULE = re.compile(r"[A-Z]{1,2}-\d+( |$)")
 """How the name of a rule begins."""
 
 

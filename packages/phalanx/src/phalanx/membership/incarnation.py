@@ -92,7 +92,7 @@ class Incarnation:
             self._local.out.send(sender, MembersAck(view.version, view.maker))
             self.leave()
         else:
-            self.eject(sender, view, "M3 a view without this member")
+            self.eject(sender, view, "CS-24")
 
     def come_back(self, reason: str, view: MembersView) -> None:
         """Come back to that view, or leave at once if this member is to leave and no data can be its alone."""

@@ -131,7 +131,7 @@ class PauseDetection:
         was_awake = self.is_awake
         if self._membership.view is None:
             return False
-        self._out.record(events.WokeUp(now - self.last, "DESIGN 5 C-23"))
+        self._out.record(events.WokeUp(now - self.last, "C-23"))
         self._number += 1
         self._since = self._since if self._since is not None else now
         self._ask_at = now
@@ -193,7 +193,7 @@ class PauseDetection:
             is_followed = membership.is_master and 2 * followed_by > len(view.members)
             if not is_followed and not (self._is_listed and membership.master != membership.this):
                 return False
-        self._out.record(events.ServesAgain(now - (self._since or 0), self._refused, "DESIGN 5 C-23"))
+        self._out.record(events.ServesAgain(now - (self._since or 0), self._refused, "C-23"))
         self._since = None
         self._refused = 0
         return True

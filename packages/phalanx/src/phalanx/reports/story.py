@@ -16,6 +16,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
 from phalanx.reports.causes import cause_of, with_reason
 from phalanx.reports.event_words import is_many, sentence_of, show_value
+from phalanx.rules import is_leave
 
 NOT_ABOUT = ("master", "maker", "members", "by", "member", "other_master", "reported_by", "found_at")
 """Fields that name who decided, or everybody: an event is not about them."""
@@ -162,7 +163,7 @@ class EventStory:
     def _gone(self, subject: MemberId, when: Mapping[int, str]) -> tuple[str, str]:
         name = self.name(subject)
         if (last := self._last(subject, "MemberRemoved", "removed")) is not None:
-            status = "left" if "graceful" in last.rule else "removed"
+            status = "left" if is_leave(last.rule) else "removed"
             version = last.fields.get("view_version")
             if status == "left":
                 let_go = f"{self.name(last.by)}, the master, let it go with member list {version}, {when[id(last)]}"

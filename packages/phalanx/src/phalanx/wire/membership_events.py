@@ -185,7 +185,7 @@ class ClusterStarted(Event, frozen=True):
     """How many members the view has."""
     waited_for: int
     """How many members the cluster had to wait for."""
-    rule: str = "DESIGN 3 minimum cluster size"
+    rule: str = "PX-03"
 
 
 class MemberSuspected(Event, frozen=True):
@@ -272,7 +272,7 @@ class EvacuationStarted(Event, frozen=True):
     """How many of these have an owner that reaches no staying member that can hold data: they cannot be moved."""
     until: Millis
     """When the master removes the members even if something is left to move."""
-    rule: str = "DESIGN 4 evacuate before you kick"
+    rule: str = "PX-04"
 
 
 class EvacuationEnded(Event, frozen=True):
@@ -290,7 +290,7 @@ class EvacuationEnded(Event, frozen=True):
     """Partitions that may still lose data when these members are removed."""
     took_ms: Millis
     table_version: int
-    rule: str = "DESIGN 4 evacuate before you kick"
+    rule: str = "PX-04"
 
 
 class JoinHeldBack(Event, frozen=True):
@@ -477,7 +477,7 @@ class LeaveStarted(Event, frozen=True):
 
     leaver: MemberId
     replicas_to_hand_over: int
-    rule: str = "DESIGN 6 graceful shutdown"
+    rule: str = "PX-01"
 
 
 class LeaveWaits(Event, frozen=True):
@@ -516,7 +516,7 @@ class LiteChangeStarted(Event, frozen=True):
 
     subject: MemberId
     replicas_to_hand_over: int
-    rule: str = "DESIGN 4 lite members"
+    rule: str = "PX-02"
 
 
 class LiteChanged(Event, frozen=True):
@@ -531,14 +531,14 @@ class LiteChanged(Event, frozen=True):
     subject: MemberId
     lite: bool
     view_version: int
-    rule: str = "DESIGN 4 lite members"
+    rule: str = "PX-02"
 
 
 class Left(Event, frozen=True):
     notice = Notice("left {in_view}", DEBUG, VIEW)
 
     view_version: int
-    rule: str = "DESIGN 6 graceful shutdown"
+    rule: str = "PX-01"
 
 
 class Ejected(Event, frozen=True):

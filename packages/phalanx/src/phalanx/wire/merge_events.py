@@ -19,7 +19,7 @@ class DataKept(Event, frozen=True):
     """How many of its replicas are not empty, with those of earlier incarnations that are not merged yet."""
     entries: int
     """The number of entries in these replicas."""
-    rule: str = "DESIGN 5 kept aside"
+    rule: str = "PX-10"
 
 
 class MergeStarted(Event, frozen=True):
@@ -64,7 +64,7 @@ class KeptDropped(Event, frozen=True):
     former: tuple[MemberId, ...]
     partitions: int
     entries: int
-    rule: str = "DESIGN 5 kept aside"
+    rule: str = "PX-10"
 
 
 class MergeConflict(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class MergeConflicts(Event, frozen=True):
     """How many of them the orphaned version won."""
     conflicts: tuple[MergeConflict, ...]
     """Some of the conflicts: as many as one event names at most."""
-    rule: str = "DESIGN 5 conflicts"
+    rule: str = "PX-12"
 
 
 class MergedTooOld(Event, frozen=True):
@@ -116,4 +116,4 @@ class MergedTooOld(Event, frozen=True):
     """Some of their keys, in hexadecimal."""
     purged_to: int
     """The stamp of the newest tombstone that was purged here: the entries were written before it."""
-    rule: str = "DESIGN 5 tombstones"
+    rule: str = "PX-13"

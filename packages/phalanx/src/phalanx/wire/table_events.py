@@ -133,7 +133,7 @@ class LossesAcknowledged(Event, frozen=True):
     partitions: int
     """How many partitions these losses concerned."""
     table_version: int
-    rule: str = "DESIGN 6 losses are told until they are acknowledged"
+    rule: str = "PX-05"
 
 
 class BackupsChanged(Event, frozen=True):
@@ -154,7 +154,7 @@ class BackupsChanged(Event, frozen=True):
     asynchronous: int
     """The number of asynchronous backups from now on."""
     table_version: int
-    rule: str = "DESIGN 6 online change of backups"
+    rule: str = "PX-06"
 
 
 class MapProtected(Event, frozen=True):
@@ -186,7 +186,7 @@ class ContentReplaced(Event, frozen=True):
     map: str
     job: str
     table_version: int
-    rule: str = "DESIGN 9 all or nothing"
+    rule: str = "PX-07"
 
 
 class MergePolicyChanged(Event, frozen=True):
@@ -198,7 +198,7 @@ class MergePolicyChanged(Event, frozen=True):
     """The name of the map; empty: all maps without a policy of their own."""
     policy: str
     table_version: int
-    rule: str = "DESIGN 5 merge policies"
+    rule: str = "PX-11"
 
 
 class ProtectionChanged(Event, frozen=True):
@@ -243,7 +243,7 @@ class MapSettingsDiffer(Event, frozen=True):
 
     differences: tuple[str, ...]
     """One text for each difference."""
-    rule: str = "DESIGN 5 protection"
+    rule: str = "PX-09"
 
 
 class PartitionsDivided(Event, frozen=True):
@@ -256,7 +256,7 @@ class PartitionsDivided(Event, frozen=True):
     after: int
     """The partition count from now on."""
     table_version: int
-    rule: str = "DESIGN 6 online change of the partition count"
+    rule: str = "PX-08"
 
 
 class MigrationsPlanned(Event, frozen=True):

@@ -7,7 +7,7 @@ have taken its replicas before. They need not where nobody stays: where all othe
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId
-from phalanx.rules import RECORDED_AS
+from phalanx.rules import is_leave
 from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
@@ -27,7 +27,7 @@ class LeaveChecker(Checker):
 
     def on_event(self, recorded: ObservedEvent) -> None:
         _, event, now, view, leaving = recorded
-        if isinstance(event, MemberRemoved) and RECORDED_AS.get(event.rule) == "PX-01":
+        if isinstance(event, MemberRemoved) and is_leave(event.rule):
             members = view.data_members if view is not None else ()
             # The view is that after the input. Within it, somebody may have been let go before another one joined, or became
             # a data member again: of these nobody stayed.

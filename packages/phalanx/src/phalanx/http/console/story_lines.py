@@ -15,6 +15,7 @@ from typing import Any, Final
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.words import counted
 from phalanx.reports.event_words import find_notice, in_words, read_event
+from phalanx.rules import is_leave
 from phalanx.wire import events as e
 
 MOST: Final = 100
@@ -125,7 +126,7 @@ class _ViewLine(StoryLine):
                     self.came.add(told.by)
             case e.MemberRemoved() if event.removed not in members:
                 self.went.add(event.removed)
-                if "graceful shutdown" in event.rule:
+                if is_leave(event.rule):
                     self.left.add(event.removed)
             case e.Left() if told.by not in members:
                 self.went.add(told.by)

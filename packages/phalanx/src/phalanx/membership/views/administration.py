@@ -78,7 +78,7 @@ class Administration:
 
     def _publish_lite(self, view: MembersView | None, now: Millis) -> None:
         if view is not None:
-            self._admission.publish(view, "DESIGN 4 lite members", now)
+            self._admission.publish(view, "PX-02", now)
 
     def end(self) -> None:
         """End with this incarnation."""

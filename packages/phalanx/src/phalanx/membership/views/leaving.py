@@ -19,7 +19,7 @@ from phalanx.membership.views.removals import Removals
 from phalanx.wire import events
 from phalanx.wire.messages import Heartbeat, LeaveRequest, MembersAck
 
-LEFT = "DESIGN 6 graceful shutdown"
+LEFT = "PX-01"
 
 
 class LeaveRequests:
