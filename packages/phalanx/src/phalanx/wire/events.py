@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from phalanx.wire.event import Event as Event
+from phalanx.wire.join_events import *  # noqa: F403
 from phalanx.wire.log_events import *  # noqa: F403
-from phalanx.wire.membership_events import *  # noqa: F403
 from phalanx.wire.memory_events import *  # noqa: F403
 from phalanx.wire.merge_events import *  # noqa: F403
+from phalanx.wire.suspicion_events import *  # noqa: F403
 from phalanx.wire.table_events import *  # noqa: F403
 from phalanx.wire.update_events import *  # noqa: F403
+from phalanx.wire.view_events import *  # noqa: F403
 
 
 def _kinds_below(base: type[Event]) -> Iterator[type[Event]]:
