@@ -55,11 +55,6 @@ def test_the_owner_is_asked_and_the_row_stays_until_it_answers() -> None:
     assert (a.rows, a.table.versions) == (["BC"], (5,)), "an answer that comes twice counts once"
 
 
-def test_members_of_an_older_release_cannot_be_asked() -> None:
-    a = Master("ABCD", "BCD", versions=[4], targets=["BC"], cluster_version=7)
-    assert (a.rows, a.orders(0)) == (["BC"], [])
-
-
 @pytest.mark.parametrize(("gone", "row"), [("B", "CD"), ("D", "BC")])
 def test_a_holder_that_is_removed_first_ends_it(gone: str, row: str) -> None:
     a = master("BCD", "BC")

@@ -13,10 +13,12 @@ from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.node.node import Node
-from phalanx.partition.migration_phases import MigrationEvent, MigrationOutcome
+from phalanx.partition.migration_phases import MigrationEvent, MigrationOutcome, Underway
 from phalanx.partition.migrations import Migrations
-from phalanx.partition.row_steps import plan_steps
+from phalanx.partition.migrations import _facts as facts
+from phalanx.partition.row_steps import plan_steps, row_after
 from phalanx.wire import messages as m
+from phalanx.wire.events import MigrationStarted
 
 from .replacing import replace
 
@@ -93,30 +95,72 @@ def repair_undecided(node: Node) -> None:
     node.coordinator.migrations.__class__ = _Hasty
 
 
+def clear(
+    migrating: Migrations, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
+) -> MigrationOutcome:  # fmt: skip
+    """Begin and commit a migration that only clears a replica, without asking anybody."""
+    underway = Underway(partition, table.versions[partition], step, owner, now, now)
+    migrating.count.note_begin(now)
+    migrating._out.record(MigrationStarted(*facts(underway, table), owner))
+    row = row_after(table.slots(partition), step)
+    return migrating._committed(underway, MigrationEvent.OWNER_IS_THERE, row, table, now)
+
+
+def start_by(node: Node, start: Callable[[Millis], list[MigrationOutcome]]) -> None:
+    """Let `start` begin migrations, as long as it returns some that it has committed at once: the table has them before the next."""
+    coordinator = node.coordinator
+
+    def start_migrations(now: Millis) -> None:
+        while cleared := start(now):
+            coordinator._apply(cleared, now)
+            if coordinator._publication.is_due(now):
+                coordinator._publish(now)
+
+    replace(coordinator, "_start_migrations", start_migrations)
+
+
 def drop_replicas_first(node: Node) -> None:
     """A backup that is to move to another member is cleared first, and copied anew."""
-    migrating, original = node.coordinator.migrations, node.coordinator.migrations.start
+    migrating, original = node.coordinator.migrations, node.coordinator._start_migrations
 
-    def start(
-        table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis, **known: Any
-    ) -> list[MigrationOutcome]:
-        over = []
+    def start(now: Millis) -> list[MigrationOutcome]:
+        table, over = node.installed_table.table, []
         for owner, waiting in list(migrating._due.items()):
             for partition in list(waiting):
                 step = next(iter(plan_steps(table.slots(partition), migrating._targets[partition])), None)
                 if step is not None and step.kind is MigrationKind.MOVE and step.source_current_index > 0:
                     waiting.remove(partition)
-                    clear = Migration(MigrationKind.CLEAR, step.source, step.source_current_index, -1, None, -1, -1)
-                    over.append(migrating._clear(table, partition, owner, clear, now))
-        return over or original(table, ready, unpublished, now, **known)
+                    drop = Migration(MigrationKind.CLEAR, step.source, step.source_current_index, -1, None, -1, -1)
+                    over.append(clear(migrating, table, partition, owner, drop, now))
+        if not over:
+            original(now)
+        return over
 
-    replace(migrating, "start", start)
+    start_by(node, start)
 
 
 def clear_unasked(node: Node) -> None:
     """The master clears a replica that nobody gets at once, without asking the owner."""
-    migrating, original = node.coordinator.migrations, node.coordinator.migrations.start
-    replace(migrating, "start", lambda *given, **known: original(*given, **known | {"can_ask": False}))
+    migrating, over = node.coordinator.migrations, list[MigrationOutcome]()
+    begin, order, start_migrations = migrating.start, migrating._order, node.coordinator._start_migrations
+
+    def clear_or_order(
+        table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
+    ) -> None:
+        if step.destination is None:
+            over.append(clear(migrating, table, partition, owner, step, now))
+        else:
+            order(table, partition, owner, step, now)
+
+    def start(now: Millis) -> list[MigrationOutcome]:
+        over.clear()
+        start_migrations(now)
+        return list(over)
+
+    replace(migrating, "_order", clear_or_order)
+    # What leavers hold is cleared one by one, too: nothing waits for the answer to the rest.
+    replace(migrating, "start", lambda *given, **known: begin(*given, **known | {"leaving": ()}))
+    start_by(node, start)
 
 
 class _Generous(MasterDuties):

@@ -10,8 +10,7 @@ from phalanx_proof.sim.checkers.clear_checker import ClearChecker
 from phalanx_proof.sim.checkers.findings import Findings
 
 MASTER, OWNER, LOSER = (MemberId(name) for name in ("M", "O", "L"))
-MEMBERS = (MASTER, OWNER, LOSER)
-VIEW = MembersView(3, MASTER, MEMBERS, cluster_version=8)
+VIEW = MembersView(3, MASTER, (MASTER, OWNER, LOSER))
 
 
 @pytest.mark.rows("PX-34")
@@ -33,17 +32,6 @@ def test_an_owner_that_had_ended_before_it_was_asked_has_answered_nothing(ended_
             checker.on_event(ObservedEvent(MASTER, MigrationCommitted(*facts, 10, (OWNER,)), now, VIEW))
     assert checker.checked == 1
     assert [each.what for each in findings.violations] == ["a replica is cleared while its owner lives"] * found
-
-
-def test_a_cluster_of_an_older_version_asks_nobody() -> None:
-    findings = Findings()
-    checker = ClearChecker(findings)
-    checker.on_process_ended(OWNER, "crashed", 5)
-    older, facts = MembersView(3, MASTER, MEMBERS, cluster_version=7), (3, "clear", LOSER, 1, -1, None, -1, -1, 4, 7)
-    checker.on_event(ObservedEvent(MASTER, MigrationStarted(*facts, OWNER), 10, older))
-    checker.on_event(ObservedEvent(MASTER, MigrationCommitted(*facts, 0, (OWNER,)), 10, older))
-    assert checker.checked == 0
-    assert not findings.violations
 
 
 def test_what_gives_somebody_a_replica_is_not_looked_at() -> None:

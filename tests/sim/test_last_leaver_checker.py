@@ -3,7 +3,6 @@
 import pytest
 
 from phalanx.common.ids import Address, MemberId
-from phalanx.common.versions import FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 from phalanx.wire.events import LiteChanged, ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
@@ -19,15 +18,14 @@ TAKES_ALONG = "nobody takes the last data along"
 class Watched:
     """What the checker found, of A's lists."""
 
-    def __init__(self, *lite: str, cluster_version: int = PROTOCOL_VERSION) -> None:
-        self.cluster_version = cluster_version
+    def __init__(self, *lite: str) -> None:
         self.findings = Findings()
         self.checker = LastLeaverChecker(self.findings, {Address(each) for each in lite})
         self._version = 0
 
     def lists(self, *members: MemberId) -> None:
         self._version += 1
-        view = MembersView(self._version, A, members, cluster_version=self.cluster_version)
+        view = MembersView(self._version, A, members)
         self.checker.on_event(ObservedEvent(A, ViewInstalled(self._version, A, A, members, rule="CS-14"), 0, view))
 
     def told(self, *leaving: MemberId, has_entries: bool = True) -> None:
@@ -36,14 +34,6 @@ class Watched:
     def left(self) -> bool:
         self.checker.on_process_ended(A, "left", 99)
         return [each.what for each in self.findings.violations] == [TAKES_ALONG]
-
-
-def test_one_among_members_of_the_first_release_is_not_judged() -> None:
-    w = Watched(cluster_version=FIRST_PROTOCOL_VERSION)
-    w.lists(A, B)
-    w.told(A)
-    w.lists(A)
-    assert not w.left()
 
 
 def test_one_whose_taker_went_without_having_left_takes_all_along() -> None:

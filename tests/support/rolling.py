@@ -119,10 +119,8 @@ class Upgrade:
         cluster = self.cluster
 
         def agreed() -> bool:
-            # Members of the last release do not tell the fields of a view that they do not know.
             views = [self.view(member) for member in cluster.members]
-            same = all((view.id, view.members) == (views[0].id, views[0].members) for view in views)
-            return same and len(views[0].members) == len(cluster.members)
+            return all(view == views[0] for view in views) and len(views[0].members) == len(cluster.members)
 
         wait_for(agreed, "all members have one list")
         with cluster.client() as grid:

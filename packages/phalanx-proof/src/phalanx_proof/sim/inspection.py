@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 
 from phalanx.common.clock import stamp_of, value_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.merge.sender import MergeBatch
-from phalanx.grid.replica.replica import Cleared, Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.node.node import Node
 from phalanx_proof.sim.checkers.commit_checker import Held, Peek
 from phalanx_proof.sim.checkers.merged_data import Copy
@@ -36,7 +36,7 @@ def purged_to(hosts: Iterable[Host]) -> int:
             max(
                 replica.purged_to,
                 max((store.purged_to for store in replica.maps.values()), default=0),
-                max((cleared.purged_to for cleared in _cleared(replica).values()), default=0),
+                max((cleared.purged_to for cleared in replica.cleared.values()), default=0),
             )
             for host in hosts
             if host.node is not None
@@ -72,7 +72,7 @@ def bytes_held(node: Node) -> int:
         for store in replica.maps.values():
             held += sum(len(key) + len(stored) + 160 for key, stored in store.entries.items())
             held += 146 * len(store.tombstones) + 180 * len(store.expires_at) + 110 * len(store.idle)
-        held += 250 * len(_cleared(replica))
+        held += 250 * len(replica.cleared)
     return held
 
 
@@ -98,20 +98,15 @@ def peek_at(host: Host, partitions: Collection[int], purged: int) -> Peek:
     return Peek(node.membership.view, node.installed_table.table, held)
 
 
-def _cleared(replica: Replica) -> Mapping[str, Cleared]:
-    """Return the maps that were cleared and have no store. Members of the first release have a store of each."""
-    return getattr(replica, "cleared", {})
-
-
 def _held_of(replica: Replica, purged: int, *, answers: bool) -> Held:
     return Held(replica.epoch, replica.seq, _entries_of(replica, purged), answers)
 
 
 def _entries_of(replica: Replica, purged: int) -> dict[str, dict[bytes, bytes]]:
-    held: dict[str, dict[bytes, bytes]] = {name: {} for name in _cleared(replica)}
+    held: dict[str, dict[bytes, bytes]] = {name: {} for name in replica.cleared}
     held |= {name: store.entries for name, store in replica.maps.items()}
     held |= {OUTCOMES: _remembered(replica), STAGED: _jobs_of(replica)}
-    for name, cleared in _cleared(replica).items():
+    for name, cleared in replica.cleared.items():
         held[REMOVED + name] = {b"": b"%d" % cleared.cleared_at} if cleared.cleared_at > purged else {}
     for name, store in replica.maps.items():
         stamps = store.tombstones | {b"": store.cleared_at, EVICTED: store.evicted_to}

@@ -8,7 +8,6 @@ the majority, every member has it, and a lease, unless votes are gone for good.
 from __future__ import annotations
 
 from phalanx.common.ids import Millis
-from phalanx.common.view import MembersView
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.workload.calls import Workload
@@ -49,18 +48,11 @@ def _unmet_membership(joined: list[Host]) -> list[str]:
             unmet.append(f"{host.member} suspects {membership.suspicions.suspected}")
     first = views[joined[0].number]
     unmet += [
-        f"{h.member} has {views[h.number]}, {joined[0].member} has {first}"
-        for h in joined
-        if _identity(views[h.number]) != _identity(first)
+        f"{h.member} has {views[h.number]}, {joined[0].member} has {first}" for h in joined if views[h.number] != first
     ]
     if first is not None and set(first.members) != {host.member for host in joined}:
         unmet.append(f"the view of {joined[0].member} is {first}; running: {[host.member for host in joined]}")
     return unmet
-
-
-def _identity(view: MembersView | None) -> tuple[object, ...]:
-    """Return what makes two views one, without the fields that members of an earlier release do not read."""
-    return (view.id, view.members, view.traits) if view is not None else ()
 
 
 def _may_serve(host: Host, now: Millis) -> bool:

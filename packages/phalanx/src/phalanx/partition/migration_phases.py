@@ -35,7 +35,6 @@ class MigrationEvent(enum.StrEnum):
 
     READY = "the owner says that the destination has everything"
     OWNER_IS_THERE = "a replica is to be cleared, and the owner, which has everything, is there"
-    UNASKED = "a replica is to be cleared, and some member is of a release that cannot be asked"
     GIVEN_UP = "the owner gave it up"
     UNWANTED = "the targets have changed"
     DEPARTED = "the destination has left, or, while only ordered, any holder of the partition"
@@ -48,7 +47,6 @@ MIGRATION_CHANGES = TransitionTable[MigrationPhase, MigrationEvent](
     {
         (MigrationPhase.ORDERED, MigrationEvent.READY): MigrationPhase.COMMITTING,
         (MigrationPhase.ORDERED, MigrationEvent.OWNER_IS_THERE): MigrationPhase.COMMITTED,
-        (MigrationPhase.ORDERED, MigrationEvent.UNASKED): MigrationPhase.COMMITTED,
         (MigrationPhase.ORDERED, MigrationEvent.GIVEN_UP): MigrationPhase.ROLLED_BACK,
         (MigrationPhase.ORDERED, MigrationEvent.UNWANTED): MigrationPhase.ROLLED_BACK,
         (MigrationPhase.ORDERED, MigrationEvent.DEPARTED): MigrationPhase.ROLLED_BACK,

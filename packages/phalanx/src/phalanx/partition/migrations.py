@@ -27,8 +27,6 @@ from phalanx.partition.row_steps import keeping_leavers, plan_steps, row_after
 from phalanx.wire import events
 from phalanx.wire.messages import MigrationAnswer, MigrationCommit, MigrationOrder, MigrationReady, RowChange
 
-CLEAR_ORDERS_FROM = 8
-"""The cluster version from which owners answer an order to clear a replica."""
 REPEAT_ORDER_AFTER_MS = 1_000
 FIRST_PAUSE_MS = 200
 """Pause after a failed migration between an owner and a destination; doubles up to `LONGEST_PAUSE_MS`."""
@@ -166,15 +164,12 @@ class Migrations:
         *,
         full: Collection[MemberId] = (),
         leaving: Collection[MemberId] = (),
-        can_ask: bool = True,
-    ) -> list[MigrationOutcome]:
-        """Begin the migrations that can begin. Return those that are complete at once: they only clear a replica.
+    ) -> None:
+        """Begin the migrations that can begin.
 
         `ready`: members that can receive replicas; `unpublished`: partitions whose owners do not know their row yet;
-        `full`: members without memory for further replicas; `leaving`: members that hand over all that they hold; `can_ask`:
-        whether all owners understand the order to clear (`CLEAR_ORDERS_FROM`).
+        `full`: members without memory for further replicas; `leaving`: members that hand over all that they hold.
         """
-        over: list[MigrationOutcome] = []
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
         # 1. P has one replica, Q of the same or another owner has two, both want three. 2. Q gets its third first.
         # 3. The only member that holds P dies: lost, although there was time to copy it.
@@ -196,7 +191,7 @@ class Migrations:
             partition = waiting.popleft()
             slots = table.slots(partition)
             steps = plan_steps(slots, self._targets[partition])
-            step = keeping_leavers(slots, steps[0], table.maps.depth, leaving if can_ask else ()) if steps else None
+            step = keeping_leavers(slots, steps[0], table.maps.depth, leaving) if steps else None
             if step is None:
                 del self._targets[partition]
             elif step.destination in full and step.destination_current_index < 0:
@@ -207,8 +202,6 @@ class Migrations:
                 cannot.append(partition)
                 # Behind what waits for a member that the owner cannot reach, something can go elsewhere.
                 looked[owner] += not self._pauses_between(owner, step.destination, now)
-            elif step.destination is None and not can_ask:
-                over.append(self._clear(table, partition, owner, step, now))
             else:
                 self._order(table, partition, owner, step, now)
             if waiting:
@@ -219,7 +212,6 @@ class Migrations:
                 del self._due[owner]
         if self._answered:
             self._ask_again(table, leaving)
-        return over
 
     def progress(self, now: Millis) -> Progress:
         """Return how far the rebalancing is."""
@@ -259,14 +251,6 @@ class Migrations:
         self.count.note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         self._out.send(owner, MigrationOrder(partition, underway.base_version, step))
-
-    def _clear(
-        self, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
-    ) -> MigrationOutcome:
-        underway = Underway(partition, table.versions[partition], step, owner, now, now)
-        self.count.note_begin(now)
-        self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
-        return self._committed(underway, MigrationEvent.UNASKED, row_after(table.slots(partition), step), table, now)
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
         """Return the pairs of owner and destination that pause because their migrations have failed repeatedly."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import MigrationKind
-from phalanx.partition.migrations import CLEAR_ORDERS_FROM
 from phalanx.wire.events import MigrationCommitted, MigrationStarted
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
@@ -32,14 +31,13 @@ class ClearChecker(Checker):
         return {"replicas cleared": self.checked}
 
     def on_event(self, recorded: ObservedEvent) -> None:
-        """Judge what a master clears. An older cluster version clears without asking."""
-        master, event, now, view, _ = recorded
+        """Judge what a master clears."""
+        master, event, now = recorded.member, recorded.event, recorded.now
         if not isinstance(event, MigrationStarted | MigrationCommitted) or event.kind != MigrationKind.CLEAR:
             return
         key = master, event.partition, event.partition_version
         if isinstance(event, MigrationStarted):
-            if view is not None and view.speaks(CLEAR_ORDERS_FROM):
-                self._begun[key] = event.owner, now
+            self._begun[key] = event.owner, now
             return
         if key not in self._begun:
             return

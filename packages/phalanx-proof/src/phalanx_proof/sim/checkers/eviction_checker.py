@@ -126,8 +126,8 @@ class EvictionChecker(Checker):
             return effects
 
         def watched_commit(owned: Any, of: Any, write: Any, now: Any, *fields: Any, **named: Any) -> None:
-            # By name: in simulated upgrades a member of another release has classes of its own. The first one gives a mutation.
-            mutation = of(0, 0, 0, *fields, **named) if isinstance(of, type) else of
+            # By name: in simulated upgrades a member of another release has classes of its own.
+            mutation = of(0, 0, 0, *fields, **named)
             kind = type(mutation).__name__
             if kind == REMOVE and (reads := self._reads.get((owned, mutation.map))) is not None:
                 for key in mutation.keys:

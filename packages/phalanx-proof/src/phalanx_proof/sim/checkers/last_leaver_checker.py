@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.partition.migrations import CLEAR_ORDERS_FROM
 from phalanx.wire.events import LiteChanged, ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
@@ -33,17 +32,13 @@ class LastLeaverChecker(Checker):
         """Member to the members of its last list."""
         self._stopped: set[MemberId] = set()
         """Members in whose list all that held data, two or more, were told to leave, and nobody has joined since."""
-        self._know_rule: set[MemberId] = set()
-        """Members in whose list nobody is of the first release."""
         self._with_entries: set[MemberId] = set()
         """Members that held an entry before their last input."""
 
     def on_event(self, recorded: ObservedEvent) -> None:
-        """Note who has been in a member's lists. The first release lets its last leavers go with all data."""
-        member, event, _, view, _ = recorded
+        """Note who has been in a member's lists."""
+        member, event = recorded.member, recorded.event
         if isinstance(event, ViewInstalled):
-            knows_rule = view is not None and view.speaks(CLEAR_ORDERS_FROM)
-            (self._know_rule.add if knows_rule else self._know_rule.discard)(member)
             self._present[member] = event.members
             self._at.setdefault(member, {}).update({address_of(each): each for each in event.members})
             if self._staying(member):
@@ -60,7 +55,7 @@ class LastLeaverChecker(Checker):
         self._note_stop(member)
 
     def on_process_ended(self, member: MemberId, how: str, now: Millis) -> None:
-        is_judged = how == "left" and member in self._with_entries and member in self._know_rule
+        is_judged = how == "left" and member in self._with_entries
         if not is_judged or not self._holds(member) or self._staying(member):
             return
         present = self._present.get(member, ())

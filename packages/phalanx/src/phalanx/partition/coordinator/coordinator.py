@@ -42,7 +42,7 @@ from phalanx.partition.coordinator.substitute_replicas import with_substitutes
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.migration_phases import MigrationOutcome
-from phalanx.partition.migrations import CLEAR_ORDERS_FROM, Migrations
+from phalanx.partition.migrations import Migrations
 from phalanx.partition.recovery.repair import repair
 from phalanx.partition.recovery.table_search import TableSearch
 from phalanx.wire import events
@@ -606,21 +606,17 @@ class PartitionCoordinator:
             self._divide(now)
         if self._replan_reason:
             self._plan(now)
-        while not self._admin_requests.count and (cleared := self._start_migrations(now)):
-            self._apply(cleared, now)
-            if self._publication.is_due(now):
-                self._publish(now)
+        if not self._admin_requests.count:
+            self._start_migrations(now)
         self._note_redundancy(now)
         if self._replan_reason:
             self._plan_again_at = now + self._config.retry_interval_ms
 
-    def _start_migrations(self, now: Millis) -> list[MigrationOutcome]:
+    def _start_migrations(self, now: Millis) -> None:
         table, unpublished = self._installed.table, self._publication.unpublished
-        can_ask = self._joined().speaks(CLEAR_ORDERS_FROM)
-        return self.migrations.start(
-            table, self._eligible.ready(), unpublished, now,
-            full=self.memory.full, leaving=self._eligible.leaving, can_ask=can_ask,
-        )  # fmt: skip
+        self.migrations.start(
+            table, self._eligible.ready(), unpublished, now, full=self.memory.full, leaving=self._eligible.leaving
+        )
 
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
         reason, self._replan_reason = self._replan_reason, ""
