@@ -289,7 +289,8 @@ def test_what_others_stored_is_given_as_the_type_or_not_at_all(client: phalanx.C
     ]
     for call in calls:
         with pytest.raises(
-            phalanx.StoredTypeError, match=r"^map 'foreign': the stored value {'row': 'one'} is not of type Seat: .*\.row"
+            phalanx.StoredTypeError,
+            match=r"^map 'foreign': the stored value {'row': 'one'} is not of type Seat: .*\.row",
         ):
             call()
     with pytest.raises(phalanx.StoredTypeError, match=r"the stored (key 7 is not of type str|value)"):
