@@ -24,7 +24,7 @@ from phalanx.machine.inputs import Input, LinkLost, LinkRefused, Received, Start
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 
 LATENCY_MS = 5
 MASTER = 0

@@ -21,8 +21,9 @@ from rich.table import Table
 from benchmarks.many import LATENCY_MS, MASTER, ManyMembers
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.event import Event
+from phalanx.wire.view_events import ViewInstalled
 
 MOST_REAL_ALL_TO_ALL = 200
 """In larger clusters with all-to-all heartbeats only some members are real."""
@@ -126,8 +127,8 @@ class _Watch:
     def is_over(self) -> bool:
         return self.installed_at is not None and self.acknowledged_at is not None
 
-    def _on_event(self, number: int, event: events.Event) -> None:
-        if not isinstance(event, events.ViewInstalled) or self._victim in event.members:
+    def _on_event(self, number: int, event: Event) -> None:
+        if not isinstance(event, ViewInstalled) or self._victim in event.members:
             return
         if self.decided_at is None:
             self.decided_at, self._version = self._cluster.now, event.view_version

@@ -17,14 +17,18 @@ from typer.testing import CliRunner
 from phalanx.cli.main import app
 from phalanx.common.ids import MemberId
 from phalanx.reports.trace_rows import TraceRow
-from phalanx.wire.events import (
+from phalanx.wire.join_events import LastMembersLeave
+from phalanx.wire.log_events import EventsLost
+from phalanx.wire.merge_events import MergeEnded
+from phalanx.wire.suspicion_events import (
     ClaimAnswered,
     ClaimStarted,
-    EventsLost,
-    LastMembersLeave,
-    MemberRemoved,
     MemberSuspected,
-    MergeEnded,
+    StaleMessageIgnored,
+    SuspicionRemoved,
+    WokeUp,
+)
+from phalanx.wire.table_events import (
     MigrationCommitted,
     MigrationRolledBack,
     MigrationsPlanned,
@@ -32,11 +36,9 @@ from phalanx.wire.events import (
     PartitionLost,
     PartitionSealed,
     ProtectionChanged,
-    StaleMessageIgnored,
-    SuspicionRemoved,
     TableInstalled,
-    WokeUp,
 )
+from phalanx.wire.view_events import MemberRemoved
 from phalanx_proof.sim.options import Profile
 from phalanx_spark.audit import findings, run
 from phalanx_spark.audit.verdicts import PROPERTIES, AuditVerdict, Report, Status

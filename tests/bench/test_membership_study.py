@@ -14,8 +14,9 @@ from benchmarks.membership import ROOMY, measure_failures, measure_load
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId
 from phalanx.machine.inputs import Input, Received, TimePassed
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.event import Event
+from phalanx.wire.view_events import ViewInstalled
 
 RING = NodeConfig(ring_above_members=20)
 ALL = NodeConfig(ring_above_members=0)
@@ -175,8 +176,8 @@ def costs_of_a_view_change(size: int, config: NodeConfig) -> tuple[Counter[int],
         else:
             feed(receiver, event)
 
-    def note(number: int, event: events.Event) -> None:
-        if number in SEEN_AT and isinstance(event, events.ViewInstalled):
+    def note(number: int, event: Event) -> None:
+        if number in SEEN_AT and isinstance(event, ViewInstalled):
             lengths[number] = len(event.members)
 
     cluster.on_event = note

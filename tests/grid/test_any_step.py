@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from phalanx.wire import events
+from phalanx.wire.table_events import MigrationRolledBack
 from support.moving import KINDS, Moving, steps_of
 
 pytestmark = pytest.mark.thorough
@@ -49,7 +49,7 @@ def test_an_undisturbed_migration_goes_where_it_should(kind: str) -> None:
         moving.run(steps_of(*KINDS[kind]))
         moving.finish()
         moving.check()
-        assert not moving.c.events_of("M", events.MigrationRolledBack)
+        assert not moving.c.events_of("M", MigrationRolledBack)
 
 
 @pytest.mark.rows("DL-16", "DL-33", "DL-48", "DL-55", "DL-57")

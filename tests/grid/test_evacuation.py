@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from phalanx.machine.inputs import MemoryMeasured
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import EvacuationEnded, EvacuationStarted, ResolutionTakenBack
+from phalanx.wire.table_events import PartitionLost
 from support.harness import Cluster
 
 COUNT = 8
@@ -63,7 +64,7 @@ def test_two_that_go_together_and_hold_both_replicas_of_a_partition() -> None:
     c.advance(20_000)
     assert c.view("A") in ("ABC", "ADE")
     assert held(c) == data
-    assert not c.events_of("A", events.PartitionLost)
+    assert not c.events_of("A", PartitionLost)
 
 
 @pytest.mark.rows("PD-24")
@@ -124,8 +125,8 @@ def test_it_can_be_turned_off() -> None:
     fill(c)
     c.cut("B", "CD")
     until_removed(c, "B")
-    assert not c.events_of("A", events.EvacuationStarted)
-    assert c.events_of("A", events.PartitionLost)
+    assert not c.events_of("A", EvacuationStarted)
+    assert c.events_of("A", PartitionLost)
 
 
 @pytest.mark.rows("PD-20")
@@ -144,13 +145,13 @@ def test_a_link_that_comes_and_goes_does_not_put_off_the_evacuation_for_ever() -
     order = c.nodes["A"].membership.evacuation
     assert order is not None
     assert order.removed == c.ids("B")
-    taken_back = len(c.events_of("A", events.ResolutionTakenBack))
+    taken_back = len(c.events_of("A", ResolutionTakenBack))
     for _ in range(5):
         c.cut("E", "F")
         c.advance(1_500)
         c.cuts.discard(frozenset("EF"))
         c.advance(1_500)
-    assert len(c.events_of("A", events.ResolutionTakenBack)) == taken_back
+    assert len(c.events_of("A", ResolutionTakenBack)) == taken_back
     c.swallow = lambda sender, receiver, message: False
     until_removed(c, "B")
     assert c.view("A") == "ACDEF"
@@ -199,7 +200,7 @@ def test_a_member_without_memory_takes_nothing_that_another_one_can_take() -> No
         if len(c.view("A")) == 4:
             break
     gone = ({*"BE"} - {*c.view("A")}).pop()
-    (ended,) = c.events_of("A", events.EvacuationEnded)
+    (ended,) = c.events_of("A", EvacuationEnded)
     assert ended.left == (), f"{gone} takes them along"
-    assert not c.events_of("A", events.PartitionLost)
+    assert not c.events_of("A", PartitionLost)
     assert held(c) == data

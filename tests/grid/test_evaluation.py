@@ -19,7 +19,7 @@ from phalanx.grid.serving.update_results import Updated
 from phalanx.reports.event_words import in_words
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
-from phalanx.wire.events import EvaluationFailed
+from phalanx.wire.update_events import EvaluationFailed
 from support.harness import KEY, MAP, Cluster
 
 SECRET = "what a client stored"

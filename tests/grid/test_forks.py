@@ -5,8 +5,8 @@ The table of the first reached only members that then died; but an owner that it
 
 import pytest
 
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import TableSearchEnded
 from support.harness import KEY, Cluster
 
 OLD, NEW, UNHEARD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1unheard"
@@ -44,7 +44,7 @@ def rule_that_few_heard_of(owners: str, told: str) -> Cluster:
     c.advance(5_000)
     assert c.views_of("BC") == ["BC", "BC"]
     # Nobody is left whose table tells of it; but whoever follows it has all that may have been confirmed under it.
-    assert c.events_of("B", events.TableSearchEnded)[-1].adopted == ((0,) if told else ())
+    assert c.events_of("B", TableSearchEnded)[-1].adopted == ((0,) if told else ())
     assert c.replicas("C") == ("C" if told == "C" else "BC"), "B copies to C without a message to itself"
     assert unheard not in c.replies
     c.swallow = lambda *_: False
@@ -99,7 +99,7 @@ def test_nobody_follows_an_owner_whose_list_has_not_come(gone: str) -> None:
     c.release()
     c.advance(5_000)
     assert c.views_of("XBC") == ["XBC"] * 3
-    assert c.events_of("X", events.TableSearchEnded)[-1].adopted == ()
+    assert c.events_of("X", TableSearchEnded)[-1].adopted == ()
     c.swallow = lambda *_: False
     c.advance(2_000)
     owner, hotter, colder = list(c.replicas("X"))

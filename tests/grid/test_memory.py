@@ -28,8 +28,9 @@ from phalanx.grid.replication.memory_guard import LEAST_DATA, REPEAT_MS, REPORT_
 from phalanx.machine.inputs import MemoryMeasured, Received
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import as_for_the_whole, raise_error
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.memory_events import MemoryFull, MemoryNearlyFull
+from phalanx.wire.table_events import MigrationRolledBack, MigrationStarted
 from support.harness import CLIENT, KEY, MAP, TEXT, Cluster
 
 MIB = 1 << 20
@@ -483,7 +484,7 @@ def test_a_full_member_gets_no_replica_that_it_does_not_hold() -> None:
     c.advance(60_000)
     assert c.row("A") == "A", "C has no memory for it, and there is nobody else"
     assert c.nodes["A"].coordinator.memory.full == {c.id("C")}
-    assert not c.events_of("A", events.MigrationStarted), "it is not ordered to be refused"
+    assert not c.events_of("A", MigrationStarted), "it is not ordered to be refused"
     measure(c, "C", 0)
     c.advance(10_000)
     assert sorted(c.replicas("A")) == ["A", "C"]
@@ -517,7 +518,7 @@ def test_a_member_that_becomes_full_during_a_copy_refuses_the_rest_and_the_migra
     assert not c.nodes["B"].grid.follower.copies
     c.release()
     c.settle()
-    [rolled_back] = c.events_of("A", events.MigrationRolledBack)
+    [rolled_back] = c.events_of("A", MigrationRolledBack)
     assert rolled_back.reason == "the destination uses 1000.0 MiB of its memory limit of 1000.0 MiB"
     assert not is_refused(ask(c, "A", m.Put, MAP, OTHER, VALUE, 0)), "B holds no replica"
     c.advance(30_000)
@@ -535,7 +536,7 @@ def test_levels_are_told_when_they_change() -> None:
     c = holding()
     for resident in (0, 89, 90, 95, 100, 97, 94, 86, 84):
         measure(c, "A", LIMIT * resident // 100)
-    told = [event for _, event in c.events if isinstance(event, events.MemoryNearlyFull | events.MemoryFull)]
+    told = [event for _, event in c.events if isinstance(event, MemoryNearlyFull | MemoryFull)]
     assert [(type(event).__name__, event.used * 100 // LIMIT) for event in told] == [
         ("MemoryNearlyFull", 90), ("MemoryFull", 100), ("MemoryFull", 94), ("MemoryNearlyFull", 84),
     ]  # fmt: skip

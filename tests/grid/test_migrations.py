@@ -7,8 +7,8 @@ import pytest
 
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.machine.inputs import TimePassed
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MigrationStarted, PartitionsRepaired
 from support.harness import KEY, MAP, Cluster
 
 pytestmark = pytest.mark.thorough
@@ -42,9 +42,9 @@ class Copying:
             c.advance(50)
         assert [(each.kind, each.owner, each.destination) for each in self.started()] == [("copy", *c.ids("OD"))]
 
-    def started(self) -> list[events.MigrationStarted]:
+    def started(self) -> list[MigrationStarted]:
         """The migrations of partition 0 that M has ordered."""
-        return [event for event in self.c.events_of("M", events.MigrationStarted) if event.partition == 0]
+        return [event for event in self.c.events_of("M", MigrationStarted) if event.partition == 0]
 
     def order(self, version: int, destination: str = "D") -> m.MigrationOrder:
         """As M orders the migration, for the version."""
@@ -185,7 +185,7 @@ def test_a_copy_whose_owner_dies_leaves_what_the_table_promises(gone: str, lose:
         copying.finish()
         copying.check_data(may_be_lost=not promised)
         copying.check_replicated()
-        repairs = [event for name in survivors for event in c.events_of(name, events.PartitionsRepaired)]
+        repairs = [event for name in survivors for event in c.events_of(name, PartitionsRepaired)]
         is_lost = any(0 in event.lost for event in repairs)
         assert not (promised and is_lost), steps
         kept += not is_lost
@@ -253,7 +253,7 @@ def test_a_destination_that_its_owner_cannot_reach_is_replaced_by_another_one() 
     c.cut("O", "D")
     c.crash("B")
     c.advance(3_000)
-    begun = [event.destination for event in c.events_of("M", events.MigrationStarted) if event.partition == 0]
+    begun = [event.destination for event in c.events_of("M", MigrationStarted) if event.partition == 0]
     assert begun[0] == c.id("D")
     assert c.replicas("M") == "OM", "M and E are to hold as much as one another: the older stands in"
     assert begun.count(c.id("D")) < 5
@@ -271,7 +271,7 @@ def test_a_destination_that_nobody_can_replace_is_tried_again_but_not_all_the_ti
     c.cuts.add(frozenset("OD"))
     c.advance(60_000)
     assert c.view("M") == "MOD"
-    attempts = [event for event in c.events_of("M", events.MigrationStarted) if event.destination == c.id("D")]
+    attempts = [event for event in c.events_of("M", MigrationStarted) if event.destination == c.id("D")]
     assert 3 < len(attempts) < 20
     c.heal()
     c.advance(20_000)

@@ -8,8 +8,8 @@ from phalanx.common.table import build_table
 from phalanx.grid.merge.merging import LEAVE_AFTER_MS
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
 from phalanx.grid.replica.replica import Replica
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.merge_events import MergeConflicts, MergedTooOld
 from support.harness import MAP, TEXT, Cluster, lone_id
 from support.merges import (
     COUNT,
@@ -162,7 +162,7 @@ def test_what_may_have_been_removed_too_long_ago_is_not_brought_back_but_recorde
     heal(c)
     assert [read(c, "A", key) for key in keys(20)] == [None] * 10 + [b"before"] * 10
     assert {read(c, "A", key) for key in keys(40)[30:]} == {b"new"}
-    told = [event for _, event in c.events if isinstance(event, events.MergedTooOld)]
+    told = [event for _, event in c.events if isinstance(event, MergedTooOld)]
     assert sum(event.count for event in told) >= 10
     removed = {key.hex() for key in keys(20)[:10]}
     assert removed <= {key for event in told for key in event.keys}
@@ -236,7 +236,7 @@ def test_conflicts_are_recorded_with_both_stamps_and_the_winner() -> None:
     c.advance(100)
     put(c, "A", keys(30)[0], b"last")
     heal(c)
-    told = [event for _, event in c.events if isinstance(event, events.MergeConflicts)]
+    told = [event for _, event in c.events if isinstance(event, MergeConflicts)]
     assert {event.policy for event in told} == {"latest-update"}
     assert sum(event.count for event in told) == 25, "each once: those that both wrote, and what was old there"
     assert sum(event.kept_won for event in told) == 23

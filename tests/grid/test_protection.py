@@ -10,8 +10,8 @@ from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import raise_error
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import ProtectionChanged
 from support.harness import CLIENT, KEY, MAP, TEXT, Cluster, local_at
 
 OLD, NEW = TEXT + b"old", TEXT + b"new"
@@ -328,13 +328,13 @@ def test_a_cut_leaves_the_majority_serving_and_the_minority_refusing_and_unprote
 def test_what_is_told_of_a_change_is_told_once_at_each_member_with_the_numbers() -> None:
     c = holding("ABC")
     protect(c, minimum=3)
-    assert not c.events_of("A", events.ProtectionChanged)
+    assert not c.events_of("A", ProtectionChanged)
     c.crash("C")
     c.advance(3_000)
     for number in range(3):
         ask(c, "A", "get", NUMBER + number)
     for name in "AB":
-        (told,) = c.events_of(name, events.ProtectionChanged)
+        (told,) = c.events_of(name, ProtectionChanged)
         assert (told.map, told.refuses, told.minimum, told.present) == (MAP, True, 3, 2)
         assert told.view_version == c.version(name)
         assert told.owner == c.id(name)
@@ -342,9 +342,9 @@ def test_what_is_told_of_a_change_is_told_once_at_each_member_with_the_numbers()
     c.join("D")
     c.advance(1_000)
     for name in "AB":
-        _, told = c.events_of(name, events.ProtectionChanged)
+        _, told = c.events_of(name, ProtectionChanged)
         assert (told.map, told.refuses, told.present, told.reason) == (MAP, False, 3, "")
-    assert not c.events_of("D", events.ProtectionChanged)
+    assert not c.events_of("D", ProtectionChanged)
 
 
 class Asked:
@@ -378,7 +378,7 @@ def test_the_majority_may_be_lost_by_time_alone() -> None:
     guard.on_time(11)
     asked.until = 99
     guard.on_time(12)
-    told = [event for event in out.recorded if isinstance(event, events.ProtectionChanged)]
+    told = [event for event in out.recorded if isinstance(event, ProtectionChanged)]
     assert [event.refuses for event in told] == [True, False]
 
 

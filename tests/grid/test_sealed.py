@@ -3,8 +3,8 @@
 import pytest
 
 from phalanx.common.errors import ErrorCode
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MigrationCopied, MigrationRolledBack, PartitionSealed
 from support.harness import KEY, MAP
 from support.moving import Moving
 
@@ -95,8 +95,8 @@ def test_an_owner_seals_only_when_the_last_writes_are_all_that_is_missing() -> N
         c.release("O", "MD")
         c.release("D", "MO")
         c.settle()
-        assert c.events_of("O", events.MigrationCopied)
-        assert not c.events_of("O", events.PartitionSealed)
+        assert c.events_of("O", MigrationCopied)
+        assert not c.events_of("O", PartitionSealed)
         read = c.ask("O", m.Get, MAP, moving.keys[0])
         assert read in c.replies
         moving.finish()
@@ -113,7 +113,7 @@ def test_an_owner_reports_only_when_every_write_is_confirmed_and_takes_none_mean
         last = c.put("O", moving.keys[0], NEW)
         c.release("D", "O")
         c.settle()
-        assert c.events_of("O", events.PartitionSealed)
+        assert c.events_of("O", PartitionSealed)
         assert not c.pending("O", "M", m.MigrationReady)
         late = c.put("O", moving.keys[1], LATER)
         c.settle()
@@ -260,5 +260,5 @@ def test_a_destination_whose_answer_is_lost_gives_it_again(rows: tuple[str, str]
         c.swallow = swallow
         moving.finish()
         assert [message.accepted for message in lost if isinstance(message, m.MigrationAnswer)] == [True] * 3
-        assert not c.events_of("M", events.MigrationRolledBack)
+        assert not c.events_of("M", MigrationRolledBack)
         moving.check()

@@ -35,8 +35,9 @@ from phalanx.runtime.connections import connection_limits
 from phalanx.runtime.member_thread import MemberThread
 from phalanx.runtime.statistics.recent_events import MOST, RecentEvents
 from phalanx.testing import LocalCluster
-from phalanx.wire.events import MemberSuspected, PartitionSealed, SuspicionRemoved
 from phalanx.wire.messages import HistoryReply, MigrationsReply, SafetyReply
+from phalanx.wire.suspicion_events import MemberSuspected, SuspicionRemoved
+from phalanx.wire.table_events import PartitionSealed
 from support.console_stream import viewing
 from support.http_asking import Answer, ask, listening
 from support.roots import SCRIPTS

@@ -6,8 +6,8 @@ from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Send
 from phalanx.membership.claim.mastership_claim import Claim, ClaimState
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import ClaimAnswered, ClaimEnded, ClaimStarted
 from support.harness import Cluster, Lone, lone_context, lone_id, lone_view
 
 
@@ -40,7 +40,7 @@ def test_the_example_of_six_members() -> None:
     b.advance(2_000, hearing="DE")
     assert b.membership.view == MembersView(7, lone_id("B"), (lone_id("B"), lone_id("D"), lone_id("E")))
     assert [(to, message.view.version) for to, message in b.sent_of(m.MembersUpdate)][:2] == [("D", 7), ("E", 7)]
-    assert b.events_of(events.ClaimEnded)[0].left_out == (lone_id("F"),)
+    assert b.events_of(ClaimEnded)[0].left_out == (lone_id("F"),)
     assert {to for to, _ in b.sent_of(m.MembersUpdate)} == {"D", "E"}
 
 
@@ -54,7 +54,7 @@ def test_a_member_claims_when_it_suspects_everybody_older_and_not_before() -> No
     assert claims(c) == []
     c.refuse("B", hearing="D")
     assert claims(c) == ["D"]
-    assert c.events_of(events.ClaimStarted)[0].suspected == (lone_id("A"), lone_id("B"))
+    assert c.events_of(ClaimStarted)[0].suspected == (lone_id("A"), lone_id("B"))
 
 
 @pytest.mark.rows("CS-53")
@@ -95,7 +95,7 @@ def test_a_member_that_does_not_suspect_all_older_ones_makes_the_claimer_try_aga
     assert d.membership.master == lone_id("A")
     assert d.sent_to("C", m.ClaimAnswer) == [m.ClaimAnswer(5, False, None)]
     not_suspected = tuple(lone_id(name) for name in "AB" if name != suspected)
-    assert d.events_of(events.ClaimAnswered)[0].not_suspected == not_suspected
+    assert d.events_of(ClaimAnswered)[0].not_suspected == not_suspected
 
 
 @pytest.mark.rows("CS-58")
@@ -188,7 +188,7 @@ def test_a_member_that_was_removed_meanwhile_is_not_taken_back_behind_younger_on
     assert b.view() == "BD"
     assert b.membership.view is not None
     assert b.membership.view.version == 6
-    assert b.events_of(events.ClaimEnded)[0].left_out == (lone_id("C"),)
+    assert b.events_of(ClaimEnded)[0].left_out == (lone_id("C"),)
 
 
 def test_an_answer_to_an_earlier_claim_is_none() -> None:
@@ -372,7 +372,7 @@ def test_a_member_that_the_newest_list_had_removed_does_not_come_back_by_a_claim
     agree(b, "C", "ABCD", 4)
     agree(b, "D", "ABD", 5)
     assert b.membership.view == MembersView(6, lone_id("B"), (lone_id("B"), lone_id("D")))
-    assert b.events_of(events.ClaimEnded)[0].left_out == (lone_id("C"),)
+    assert b.events_of(ClaimEnded)[0].left_out == (lone_id("C"),)
 
 
 @pytest.mark.rows("EL-20", "EL-21")

@@ -1,8 +1,8 @@
 """A claim finds members in the lists of others that are long gone; it must not wait for them until it times out."""
 
 from phalanx.machine.inputs import LinkRefused
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import ClaimEnded
 from support.harness import Lone, lone_id, lone_view
 
 
@@ -30,4 +30,4 @@ def test_a_member_found_in_a_newer_list_is_left_out_when_its_address_refuses_for
     b.advance(60, hearing="D")
     b.feed(LinkRefused(lone_id("X"), "connection refused"))
     assert b.view() == "BD"
-    assert b.events_of(events.ClaimEnded)[0].left_out == (lone_id("X"),)
+    assert b.events_of(ClaimEnded)[0].left_out == (lone_id("X"),)

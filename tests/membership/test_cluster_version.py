@@ -19,8 +19,8 @@ from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started
 from phalanx.membership.join.former_members import FormerMembers
 from phalanx.node.node import Node
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.view_events import ClusterVersionChanged, ClusterVersionWaits, OtherSideFound
 from support.harness import Lone, lone_id
 from support.mixed_members import INTERVAL, NEW, OLD, Master, ask, view_of
 
@@ -53,14 +53,14 @@ def test_the_master_raises_it_when_the_last_member_of_an_older_release_has_gone(
     assert a.present.cluster_version == OLD
     assert a.present.known_releases().keys() == {lone_id("A"), lone_id("B")}
     assert a.waits_for == f"C:5701 speaks protocol {OLD}: upgrade it first"
-    assert not a.events_of(events.ClusterVersionChanged)
+    assert not a.events_of(ClusterVersionChanged)
     version = a.present.version
     a.tell("C")
     a.beats(1)
     assert (a.present.cluster_version, a.present.version) == (NEW, version + 1)
     assert a.present.known_releases().keys() == {lone_id(name) for name in "ABC"}
     assert {to for to, message in a.sent_of(m.MembersUpdate) if message.view == a.present} == {"B", "C"}
-    (raised,) = a.events_of(events.ClusterVersionChanged)
+    (raised,) = a.events_of(ClusterVersionChanged)
     assert (raised.before, raised.version, raised.is_held) == (OLD, NEW, False)
     a.beats(100)
     assert a.present.version == version + 1
@@ -100,17 +100,17 @@ def test_it_waits_for_a_member_of_an_older_release_that_was_killed_and_may_come_
     a.beats(60)
     assert a.present.cluster_version == OLD
     assert a.waits_for.startswith("C:5701 ran an older release and did not leave in good order")
-    recorded = a.events_of(events.ClusterVersionWaits)
+    recorded = a.events_of(ClusterVersionWaits)
     assert [(waits.version, waits.waits_for) for waits in recorded] == [(NEW, ("C:5701",))]
     assert recorded[0].words.startswith("C:5701 ran an older release and did not leave in good order")
     a.beats(600)
-    assert a.events_of(events.ClusterVersionWaits) == recorded, "once, though the time that is left has changed"
+    assert a.events_of(ClusterVersionWaits) == recorded, "once, though the time that is left has changed"
     assert a.present.cluster_version == NEW
 
 
 def waits_for(a: Master) -> list[tuple[str, ...]]:
     """Whom each recorded event names."""
-    return [waits.waits_for for waits in a.events_of(events.ClusterVersionWaits)]
+    return [waits.waits_for for waits in a.events_of(ClusterVersionWaits)]
 
 
 def test_whom_it_waits_for_is_not_told_again_when_a_member_joins_but_when_one_of_them_has_been_back() -> None:
@@ -312,7 +312,7 @@ def test_a_smaller_side_that_does_not_speak_the_version_gets_no_answer() -> None
     a = Master("AB", view_of("AB", 6, "AB", NEW, maker="Z"))
     a.hear("Y", probe(view_of("Y", 3), a.present))
     assert not a.sent_to("Y", m.MergeProbe)
-    (found,) = a.events_of(events.OtherSideFound)
+    (found,) = a.events_of(OtherSideFound)
     assert found.decision == f"the other side's members do not speak cluster version {NEW}: upgrade them"
     a.hear("Y", probe(view_of("Y", 4, "Y"), a.present, NEW))
     (answer,) = a.sent_to("Y", m.MergeProbe)
@@ -325,7 +325,7 @@ def test_a_side_does_not_ask_to_join_one_whose_version_it_does_not_speak() -> No
     theirs = view_of("WXY", 3, "WXY", NEW)
     a.hear("W", probe(theirs, a.present, NEW))
     assert not a.sent_to("W", m.MergeProbe)
-    assert a.events_of(events.OtherSideFound)[-1].decision.startswith("this side's members do not speak")
+    assert a.events_of(OtherSideFound)[-1].decision.startswith("this side's members do not speak")
     a.tell("B")
     a.beats(1)
     a.hear("W", probe(theirs, a.present, NEW))
@@ -379,7 +379,7 @@ def test_an_operator_holds_it_back_and_lets_it_go() -> None:
     a = Master("AB")
     assert ask(a, m.HoldClusterVersion(3, True)) == m.DoneReply(3)
     assert a.present.is_version_held
-    (held,) = a.events_of(events.ClusterVersionChanged)
+    (held,) = a.events_of(ClusterVersionChanged)
     assert (held.version, held.is_held) == (OLD, True)
     a.tell("B")
     a.beats(4)

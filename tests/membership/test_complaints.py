@@ -3,8 +3,8 @@
 import pytest
 
 from phalanx.common.view import MembersView
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import ComplaintJudged, ComplaintSent, MemberSuspected
 from support.harness import Cluster, Lone, lone_id, lone_view
 
 
@@ -13,7 +13,7 @@ def test_a_slave_that_hears_a_stranger_complains_to_its_master_and_says_nothing_
     c = Lone("C", "ABC", 5)
     c.hear("Z", m.Heartbeat(9, lone_id("Y")))
     assert c.sent == [("A", m.Complaint(5, lone_id("A"), lone_id("Z"), 9, lone_id("Y")))]
-    assert c.events_of(events.ComplaintSent)[0].rule == "CS-48"
+    assert c.events_of(ComplaintSent)[0].rule == "CS-48"
 
 
 def fitting(role: str) -> Lone:
@@ -98,7 +98,7 @@ def test_the_master_tells_whoever_of_the_two_is_not_in_its_list(complainer: str,
     for name in (complainer, complainee):
         sent = c.pending("A", name, m.ExplicitSuspicion)
         assert [(each.about_version, each.about_maker) for each in sent] == ([about[name]] if name in told else [])
-    assert c.events_of("A", events.ComplaintJudged)[0].suspicion_sent_to == c.ids(told)
+    assert c.events_of("A", ComplaintJudged)[0].suspicion_sent_to == c.ids(told)
     assert bool(c.pending("A", complainer, m.MembersUpdate)) == (not told), "both are members: one has an old list"
 
 
@@ -108,7 +108,7 @@ def test_only_the_master_answers_a_complaint() -> None:
     c.hold_all()
     c.say("C", "B", m.Complaint(3, c.id("A"), lone_id("Z"), 7, lone_id("Z")))
     assert c.pending("B", "C") == []
-    assert not c.events_of("B", events.ComplaintJudged)
+    assert not c.events_of("B", ComplaintJudged)
 
 
 @pytest.mark.rows("CS-48", "CS-49", "CS-42")
@@ -119,8 +119,8 @@ def test_a_member_that_lost_its_link_to_the_master_alone_hears_by_the_complaint_
     c.hold("A", "C")
     c.advance(10_500)
     assert c.view("A") == "AB"
-    assert c.events_of("B", events.ComplaintSent)
-    assert c.id("C") in c.events_of("A", events.ComplaintJudged)[0].suspicion_sent_to
+    assert c.events_of("B", ComplaintSent)
+    assert c.id("C") in c.events_of("A", ComplaintJudged)[0].suspicion_sent_to
     c.release("A", "C")
     c.settle()
     assert c.finished["C"].rejoin == c.ids("AB")
@@ -157,4 +157,4 @@ def test_the_master_of_the_second_removes_the_member_that_told_it_so() -> None:
     c.hold("A", "B")
     c.say("B", "A", m.ExplicitSuspicion(view.version, view.maker, None))
     assert c.view("A") == "A"
-    assert c.events_of("A", events.MemberSuspected)[0].rule == "CS-40"
+    assert c.events_of("A", MemberSuspected)[0].rule == "CS-40"

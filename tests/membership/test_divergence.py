@@ -3,15 +3,16 @@
 import pytest
 
 from phalanx.common.view import MembersView
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import StaleMessageIgnored, ViewsDiverged
+from phalanx.wire.view_events import Ejected, ViewInstalled
 from support.harness import KEY, Cluster, Lone, lone_id, lone_view
 
 VALUE = b"\0\0\0\0v"
 
 
 def updates(c: Cluster, name: str) -> list[str]:
-    return ["".join(member[0] for member in event.members) for event in c.events_of(name, events.ViewInstalled)]
+    return ["".join(member[0] for member in event.members) for event in c.events_of(name, ViewInstalled)]
 
 
 @pytest.mark.rows("CS-42", "CS-44")
@@ -29,7 +30,7 @@ def test_a_member_that_was_taken_for_dead_learns_it_from_the_masters_answer_to_i
     c.release()
     c.settle()
     assert c.finished["C"].rejoin == c.ids("AB")
-    assert [event.rule for event in c.events_of("C", events.Ejected)] == ["CS-42 others went on without this member"]
+    assert [event.rule for event in c.events_of("C", Ejected)] == ["CS-42 others went on without this member"]
     c.rejoin("C")
     c.settle()
     assert c.views_of("ABC") == ["ABC"] * 3
@@ -59,7 +60,7 @@ def test_a_list_of_another_order_of_age_is_refused_and_its_maker_told(newer: str
     assert d.view() == ("ABCDE" if told else newer)
     expected = [m.ExplicitSuspicion(9, lone_id("B"), d.membership.view)] if told else []
     assert d.sent_to("B", m.ExplicitSuspicion) == expected
-    assert [event.rule for event in d.events_of(events.ViewsDiverged)] == ["PX-32"] * told
+    assert [event.rule for event in d.events_of(ViewsDiverged)] == ["PX-32"] * told
 
 
 def test_a_member_that_has_agreed_with_a_claim_takes_no_list_of_another_order_of_age_either() -> None:
@@ -127,7 +128,7 @@ def test_an_explicit_suspicion_about_an_earlier_view_is_ignored() -> None:
             c.say("C", name, message)
     assert c.views_of("ABC") == ["ABC"] * 3
     assert [c.suspects(name) for name in "ABC"] == ["", "", ""]
-    assert len(c.events_of("A", events.StaleMessageIgnored)) == 2
+    assert len(c.events_of("A", StaleMessageIgnored)) == 2
 
 
 def test_an_explicit_suspicion_of_a_stranger_is_ignored() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from phalanx.machine.effects import Send
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import MemberAdmitted
 from support.harness import Cluster, address, name_of
 
 
@@ -82,7 +82,7 @@ def test_a_seed_that_only_one_member_of_a_side_has_is_looked_at_too(knows: str) 
 def test_what_a_joiner_knows_is_no_reason_to_say_that_somebody_was_here_before() -> None:
     c = Cluster("AB", seeds="ABC")
     c.join("C")
-    assert [event.rejoins for event in c.events_of("A", events.MemberAdmitted)] == [False, False]
+    assert [event.rejoins for event in c.events_of("A", MemberAdmitted)] == [False, False]
 
 
 @pytest.mark.rows("EL-54")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import ClaimStarted, MemberSuspected, ViewsDiverged
 from support.harness import Cluster, Lone
 
 
@@ -45,7 +45,7 @@ def test_a_slave_that_follows_another_master_is_removed_although_its_heartbeats_
     assert c.view("A") == "ABC"
     c.advance(3_000)
     assert c.view("A") == "AB"
-    assert c.events_of("A", events.MemberSuspected)[0].rule == "CS-29"
+    assert c.events_of("A", MemberSuspected)[0].rule == "CS-29"
     c.advance(2_000)
     c.rejoin("C")
     assert c.views_of("ABC") == ["ABC"] * 3
@@ -59,7 +59,7 @@ def test_a_silent_slave_is_removed_by_the_master() -> None:
     assert c.views_of("ACD") == ["ABCD"] * 3
     c.advance(2_500)
     assert c.views_of("ACD") == ["ACD"] * 3
-    assert c.events_of("A", events.MemberSuspected)[0].rule == "CS-33 silence"
+    assert c.events_of("A", MemberSuspected)[0].rule == "CS-33 silence"
 
 
 def test_a_member_that_was_away_suspects_nobody_for_what_it_could_not_hear() -> None:
@@ -71,7 +71,7 @@ def test_a_member_that_was_away_suspects_nobody_for_what_it_could_not_hear() -> 
     c.advance(8_000)
     c.resume("B")
     c.advance(3_000)
-    assert c.events_of("B", events.MemberSuspected) == []
+    assert c.events_of("B", MemberSuspected) == []
     c.release()
     c.advance(1_000)
     assert c.views_of("AB") == ["AB"] * 2
@@ -90,7 +90,7 @@ def test_silence_refused_connections_and_missing_confirmations_each_are_enough()
             c.nodes["C"].membership.state.follow(c.id("B"))
         c.advance(17_000)
         assert c.view("A") == "AB"
-        assert c.events_of("A", events.MemberSuspected)[0].rule == rule
+        assert c.events_of("A", MemberSuspected)[0].rule == rule
 
 
 @pytest.mark.rows("CS-39", "CS-38")
@@ -115,10 +115,10 @@ def test_a_master_answers_the_confirmation_of_an_unknown_member_although_it_has_
     assert view is not None
     c.say("Z", "A", m.MasterConfirmation(view.version, view.maker, 0))
     assert [told.about_maker for told in c.pending("A", "Z", m.ExplicitSuspicion)] == [c.id("Z")]
-    assert c.events_of("A", events.ViewsDiverged)[-1].rule == "CS-43"
+    assert c.events_of("A", ViewsDiverged)[-1].rule == "CS-43"
     c.say("Z", "A", m.Heartbeat(view.version, view.maker))
     assert [told.about_maker for told in c.pending("A", "Z", m.ExplicitSuspicion)] == [c.id("Z")] * 2
-    assert c.events_of("A", events.ViewsDiverged)[-1].rule == "CS-44"
+    assert c.events_of("A", ViewsDiverged)[-1].rule == "CS-44"
     c.say("Z", "B", m.MasterConfirmation(view.version, view.maker, 0))
     assert c.pending("B", "Z") == []
 
@@ -153,4 +153,4 @@ def test_the_next_oldest_takes_over_when_the_master_dies() -> None:
     c.advance(3_000)
     assert c.views_of("BC") == ["BC", "BC"]
     assert c.master("C") == "B"
-    assert not c.events_of("C", events.ClaimStarted)
+    assert not c.events_of("C", ClaimStarted)

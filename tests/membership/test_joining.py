@@ -14,8 +14,9 @@ from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started, Tim
 from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.membership.views.publication import Publication
 from phalanx.node.node import Node
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import JoinAnswered, JoinAttemptFailed, Joined, MemberAdmitted
+from phalanx.wire.suspicion_events import StaleMessageIgnored
 from support.harness import PORT, Cluster, Lone, address, lone_context, lone_id, lone_view
 
 
@@ -84,7 +85,7 @@ def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) ->
     a = Joiner("A", seeds)
     assert a.node.membership.view == new_view("A", 1)
     assert a.sent == []
-    joined = [event for event in a.events if isinstance(event, events.Joined)]
+    joined = [event for event in a.events if isinstance(event, Joined)]
     assert [(event.view_version, event.members) for event in joined] == [(1, (lone_id("A"),))]
     a.feed(Received(lone_id("B"), join_request("B", 7)))
     footing = a.node.membership.majority.quorum.footing
@@ -145,7 +146,7 @@ def test_a_join_is_tried_five_times_for_five_seconds_and_then_fails() -> None:
     b.advance(1)
     assert b.finished is not None
     assert b.finished.failed
-    failed = [event for event in b.events if isinstance(event, events.JoinAttemptFailed)]
+    failed = [event for event in b.events if isinstance(event, JoinAttemptFailed)]
     assert [event.attempt for event in failed] == [0, 1, 2, 3, 4]
     assert {(event.seed, event.reason) for event in failed} == {(address("A"), "no answer within 5000 ms")}
     assert b.finished.reason.startswith("Unable to join the cluster after 5 attempts")
@@ -163,7 +164,7 @@ def test_an_answer_with_an_id_that_is_not_the_present_one_is_ignored() -> None:
     assert b.node.membership.view is None
     assert b.finished is None
     assert len(b.asked) == 1
-    assert [event.rule for event in b.events if isinstance(event, events.StaleMessageIgnored)] == ["EL-12"]
+    assert [event.rule for event in b.events if isinstance(event, StaleMessageIgnored)] == ["EL-12"]
 
 
 @pytest.mark.rows("CS-24")
@@ -179,7 +180,7 @@ def test_an_admitted_member_takes_the_list_and_begins_its_heartbeats() -> None:
     b.hear("A", m.JoinResponse, lone_view("AB", 2))
     assert b.node.membership.view == lone_view("AB", 2)
     assert b.node.membership.master == lone_id("A")
-    assert [event for event in b.events if isinstance(event, events.Joined)] != []
+    assert [event for event in b.events if isinstance(event, Joined)] != []
     b.advance(0)
     assert (lone_id("A"), m.Heartbeat(2, lone_id("A"))) in b.sent
 
@@ -377,7 +378,7 @@ def test_a_join_is_answered_when_all_existing_members_have_acknowledged_the_list
         c.deliver(member, "A", m.MembersAck)
         c.settle()
     assert c.view("D") == "ABCD"
-    answered = c.events_of("A", events.JoinAnswered)[-1]
+    answered = c.events_of("A", JoinAnswered)[-1]
     assert (answered.joiner, answered.late) == (c.id("D"), ())
 
 
@@ -398,7 +399,7 @@ def test_a_join_is_answered_after_two_seconds_although_a_member_has_not_acknowle
     assert c.view("D") == ""
     c.advance(20)
     assert c.view("D") == "ABCD"
-    assert c.events_of("A", events.JoinAnswered)[-1].late == (c.id("C"),)
+    assert c.events_of("A", JoinAnswered)[-1].late == (c.id("C"),)
 
 
 @pytest.mark.rows("EL-24", "EL-25", "EL-26")
@@ -432,7 +433,7 @@ def test_a_process_that_restarts_on_its_address_is_another_member_and_the_younge
     c.join("B")
     assert c.views_of("ABC") == ["ACB"] * 3
     assert c.id("B") == "B:5701/B2"
-    admitted = c.events_of("A", events.MemberAdmitted)[-1]
+    admitted = c.events_of("A", MemberAdmitted)[-1]
     assert (admitted.joiner, admitted.replaced) == ("B:5701/B2", ("B:5701/B1",))
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import LastMembersLeave, LeaveWaits
+from phalanx.wire.table_events import PartitionLost
 from support.harness import Cluster
 
 VALUE = b"\0\0\0\1v"
@@ -32,7 +33,7 @@ def test_a_leaver_stays_whose_taker_has_crashed(leaver: str) -> None:
     c.crash(other)
     c.advance(60_000)
     assert leaver in c.nodes
-    (waits,) = c.events_of(leaver, events.LeaveWaits)
+    (waits,) = c.events_of(leaver, LeaveWaits)
     assert [len(waits.leavers), waits.replicas_to_hand_over, len(waits.missing)] == [1, 2, 1]
     assert c.get(leaver, c.key(0)) == VALUE, "it serves as long as it stays"
     c.start(other, seeds=leaver)
@@ -50,7 +51,7 @@ def test_a_leaver_keeps_everything_until_the_taker_has_answered_for_all() -> Non
     c.deliver("B", "A", m.MigrationReady, 2)
     c.crash("B")
     c.advance(10_000)
-    assert not c.events_of("A", events.PartitionLost)
+    assert not c.events_of("A", PartitionLost)
     assert c.get("A", c.key(0)) == VALUE
 
 
@@ -67,7 +68,7 @@ def test_a_leaver_stays_in_the_row_when_another_one_gets_the_ownership(row: str)
     assert c.row("A", 0) == "BA"
     c.crash("B")
     c.advance(10_000)
-    assert not c.events_of("A", events.PartitionLost)
+    assert not c.events_of("A", PartitionLost)
     assert c.get("A", c.key(0)) == VALUE
     c.release()
     c.start("B", seeds="A")
@@ -129,11 +130,11 @@ def test_one_whose_others_left_in_order_leaves_at_once() -> None:
     c.advance(10_000)
     c.leave("B")
     c.advance(10_000)
-    assert not c.events_of("A", events.LastMembersLeave)
+    assert not c.events_of("A", LastMembersLeave)
     c.leave("A")
     c.settle()
     assert not c.nodes
-    assert [ends.replicas_held for ends in c.events_of("A", events.LastMembersLeave)] == [3]
+    assert [ends.replicas_held for ends in c.events_of("A", LastMembersLeave)] == [3]
 
 
 def test_all_leave_at_once_if_all_were_told_although_one_has_crashed() -> None:
@@ -145,7 +146,7 @@ def test_all_leave_at_once_if_all_were_told_although_one_has_crashed() -> None:
     c.leave("B")
     c.settle()
     assert not c.nodes
-    (ends,) = c.events_of("A", events.LastMembersLeave)
+    (ends,) = c.events_of("A", LastMembersLeave)
     assert (len(ends.leavers), ends.replicas_held) == (2, 6)
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from phalanx.machine.effects import Send
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import MemberSuspected
+from phalanx.wire.view_events import MemberRemoved
 from support.harness import KEY, Cluster
 
 VALUE = b"\0\0\0\0v"
@@ -26,7 +27,7 @@ def test_a_member_that_leaves_hands_over_first() -> None:
     assert c.views_of("AC") == ["AC", "AC"]
     assert sorted(c.replicas("C")) == ["A", "C"]
     assert c.get(c.replicas("C")[0], KEY) == VALUE
-    assert [event.removed for event in c.events_of("A", events.MemberRemoved)] == [c.id("B")]
+    assert [event.removed for event in c.events_of("A", MemberRemoved)] == [c.id("B")]
 
 
 def test_all_may_leave_at_once() -> None:
@@ -50,7 +51,7 @@ def test_the_master_hands_over_its_replicas_and_then_the_mastership(rows: str) -
     assert "A" not in c.nodes
     assert c.views_of("BC") == ["BC", "BC"]
     assert [c.master(name) for name in "BC"] == ["B", "B"]
-    assert not c.events_of("B", events.MemberSuspected), "nobody had to suspect the old master"
+    assert not c.events_of("B", MemberSuspected), "nobody had to suspect the old master"
     c.advance(1_000)
     assert sorted(c.replicas("B")) == ["B", "C"]
     assert c.get(c.replicas("B")[0], KEY) == VALUE

@@ -7,8 +7,8 @@ import pytest
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, address_of
 from phalanx.membership.join.links_to_prove import FORGOTTEN_AFTER_MS, LONGEST_WAIT_MS, BrokenLinks
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import JoinHeldBack, JoinWaits
 from support.harness import Cluster, lone_id
 
 A, B, C, D = map(lone_id, "ABCD")
@@ -113,8 +113,8 @@ def test_a_removed_member_waits_for_as_long_as_its_links_are_cut() -> None:
     c.advance(2 * config.join_attempts * config.join_timeout_ms)
     assert "B" in c.nodes, "it has not given up"
     assert c.views_of("ACD") == ["ACD"] * 3
-    assert len(c.events_of("A", events.JoinHeldBack)) == 1
-    (waits,) = c.events_of("B", events.JoinWaits)
+    assert len(c.events_of("A", JoinHeldBack)) == 1
+    (waits,) = c.events_of("B", JoinWaits)
     assert (waits.held_back_by, waits.reach) == (c.id("A"), c.ids("CD"))
     c.heal()
     c.advance(2_000)

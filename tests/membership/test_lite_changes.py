@@ -2,8 +2,9 @@
 
 import pytest
 
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import LiteChanged, LiteChangeStarted
+from phalanx.wire.table_events import PartitionLost
 from support.harness import KEY, MAP, Cluster, name_of
 
 VALUE = b"\0\0\0\0v"
@@ -48,8 +49,8 @@ def test_a_member_gives_up_its_data_only_when_others_hold_it(name: str) -> None:
     assert c.version("A") == version + 1
     assert holders(c, "A") == "ABC".replace(name, "")
     assert all(len(c.replicas("A", p)) == 2 for p in range(6)), "nothing has fewer replicas for it"
-    assert not c.events_of("A", events.PartitionLost)
-    started, changed = c.events_of("A", events.LiteChangeStarted), c.events_of("A", events.LiteChanged)
+    assert not c.events_of("A", PartitionLost)
+    started, changed = c.events_of("A", LiteChangeStarted), c.events_of("A", LiteChanged)
     assert [(name_of(each.subject), each.replicas_to_hand_over > 0) for each in started] == [(name, True)]
     assert [(name_of(each.subject), each.lite, each.view_version) for each in changed] == [(name, True, version + 1)]
     reads = [c.call(name, m.Get, MAP, c.key(p), partition=p) for p in range(6)]
@@ -171,8 +172,8 @@ def test_a_master_that_waited_for_another_member_tells_when_it_begins_to_become_
     c.assign()
     c.ask("A", m.ChangeLite, True)
     c.advance(2_000)
-    assert not c.events_of("A", events.LiteChangeStarted), "nobody else holds data"
+    assert not c.events_of("A", LiteChangeStarted), "nobody else holds data"
     c.join("B")
     c.advance(5_000)
-    assert [event.subject for event in c.events_of("A", events.LiteChangeStarted)] == [c.id("A")]
+    assert [event.subject for event in c.events_of("A", LiteChangeStarted)] == [c.id("A")]
     assert lite_members(c, "B") == "A"

@@ -7,8 +7,9 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
 from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import JoinRequestRefused
+from phalanx.wire.view_events import ClusterStarted, MemberRemoved
 from support.harness import Cluster, address
 
 pytestmark = pytest.mark.thorough
@@ -25,7 +26,7 @@ def test_fifty_that_start_together_are_in_one_list_after_few_views() -> None:
     assert {"".join(sorted(view)) for view in c.views_of(FIFTY)} == {"".join(sorted(FIFTY))}
     assert len({c.view(name) for name in FIFTY}) == 1
     assert c.version("A") <= 4
-    assert not c.events_of("A", events.MemberRemoved)
+    assert not c.events_of("A", MemberRemoved)
 
 
 def test_a_joiner_waits_for_nobody_when_it_is_alone() -> None:
@@ -84,7 +85,7 @@ def test_a_cluster_at_its_maximum_refuses_with_that_reason() -> None:
     c.settle()
     assert c.finished["D"].failed
     assert "maximum of 3 members" in c.finished["D"].reason
-    assert c.events_of("A", events.JoinRequestRefused)[0].joiner == c.id("D")
+    assert c.events_of("A", JoinRequestRefused)[0].joiner == c.id("D")
     c.crash("C")
     c.start("C")
     c.advance(3_000)
@@ -124,10 +125,10 @@ def test_a_cluster_begins_to_work_when_it_has_the_members_that_it_waits_for() ->
     c.advance(2_000)
     assert c.table("A").version == 0
     assert not c.is_done(waiting)
-    assert not c.events_of("A", events.ClusterStarted)
+    assert not c.events_of("A", ClusterStarted)
     c.join("C")
     c.advance(1_000)
-    assert [len(c.events_of(name, events.ClusterStarted)) for name in "ABC"] == [1, 1, 1]
+    assert [len(c.events_of(name, ClusterStarted)) for name in "ABC"] == [1, 1, 1]
     write = c.put("A", c.key(0), b"\0\0\0\0v")
     c.settle()
     c.advance(200)
@@ -145,8 +146,8 @@ def test_a_cluster_that_works_goes_on_with_fewer_and_tells_later_joiners() -> No
     assert c.view("A") == "A"
     c.join("D")
     assert c.view("D") == "AD"
-    assert len(c.events_of("D", events.ClusterStarted)) == 1
-    assert len(c.events_of("A", events.ClusterStarted)) == 1
+    assert len(c.events_of("D", ClusterStarted)) == 1
+    assert len(c.events_of("A", ClusterStarted)) == 1
 
 
 @pytest.mark.parametrize("size", [0, -1])

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import Received
 from phalanx.membership.merge.merging import side_rank
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MigrationStarted
+from phalanx.wire.view_events import OtherSideFound
 from support.harness import Cluster, address, lone_id, lone_view, name_of
 
 
@@ -94,7 +95,7 @@ def test_a_cluster_that_nobody_split_off_looks_nowhere() -> None:
     c = Cluster("ABC", seeds="A")
     c.advance(60_000)
     assert c.version("A") == 3
-    assert not c.events_of("A", events.OtherSideFound)
+    assert not c.events_of("A", OtherSideFound)
     assert [pair for pair in c.links if not pair[1].startswith(("A", "B", "C"))] == []
 
 
@@ -158,7 +159,7 @@ def test_what_is_no_other_side_of_this_cluster_is_not_joined(change: dict[str, o
     fields |= {"view": theirs, "has_data": True, "about_version": view.version, "about_maker": view.maker}
     c.say("B", "A", m.MergeProbe(**fields))  # type: ignore[arg-type]
     assert c.view("A") == "AB"
-    assert not c.events_of("A", events.OtherSideFound)
+    assert not c.events_of("A", OtherSideFound)
 
 
 def test_an_order_to_merge_is_taken_from_the_master_alone() -> None:
@@ -238,7 +239,7 @@ def test_a_merge_waits_for_no_migration(stuck: str) -> None:
     masters = [name for name in "AC" if name in stuck]
     for name in masters:
         assert not c.nodes[name].coordinator.is_at_rest(), "what has been begun does not end"
-        assert c.events_of(name, events.MigrationStarted)[-1:]
+        assert c.events_of(name, MigrationStarted)[-1:]
     c.cuts.clear()
     for _ in range(30):
         c.advance(1_000)

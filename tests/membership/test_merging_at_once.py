@@ -12,8 +12,9 @@ from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished
 from phalanx.machine.inputs import Received
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import JoinAttemptFailed
+from phalanx.wire.view_events import OtherSideFound
 from support.harness import Cluster, address, lone_id, lone_view, name_of
 
 pytestmark = pytest.mark.thorough
@@ -76,7 +77,7 @@ def test_a_side_that_others_are_on_their_way_to_stays_until_they_have_come() -> 
                           asked.question)  # fmt: skip
     c.feed("A", Received(more.master, answer))
     assert "A" not in c.finished, "X's side may be on its way here, as it was told"
-    assert c.events_of("A", events.OtherSideFound)[-1].decision.startswith("this side stays until that of X")
+    assert c.events_of("A", OtherSideFound)[-1].decision.startswith("this side stays until that of X")
     c.now += 6_000
     c.feed("A", Received(more.master, answer))
     assert "A" not in c.finished, "that is too long ago"
@@ -108,7 +109,7 @@ def test_who_comes_back_asks_those_it_comes_back_to_before_all_others() -> None:
     asked = [name_of(key[1]) for key, link in c.links.items() if key[0] == c.id("B") and link.queue]
     assert asked == ["C", "D"]
     c.advance(2_000)
-    failed = c.events_of("B", events.JoinAttemptFailed)
+    failed = c.events_of("B", JoinAttemptFailed)
     assert [(each.attempt, name_of(each.seed)) for each in failed] == [(0, "C"), (0, "D")]
     assert c.views_of("AB") == ["AB", "AB"], "and then all others, without waiting for the end of its time"
 

@@ -12,8 +12,9 @@ from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import Search
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES, Resolution, ResolutionStage
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import LinksReported, ResolutionDecided
+from phalanx.wire.view_events import MemberRemoved
 from support.harness import Cluster, Lone, lone_id
 
 INTERVAL = 1_000
@@ -98,7 +99,7 @@ def test_off_means_off() -> None:
     master.beats(100)
     assert master.view() == "ABC"
     assert not master.resolution.reports
-    assert not master.events_of(events.LinksReported)
+    assert not master.events_of(LinksReported)
 
 
 @pytest.mark.rows("PD-14")
@@ -206,7 +207,7 @@ def test_a_decision_says_that_nothing_better_was_proven_impossible() -> None:
     with patch.object(Search, "run", lambda self, steps=0: False):
         master.report(B="CDEF")
         master.beats(6)
-    (decided,) = master.events_of(events.ResolutionDecided)
+    (decided,) = master.events_of(ResolutionDecided)
     assert not decided.is_proven
     assert decided.could_be_larger_by > 0
     assert decided.rule == "PD-19"
@@ -278,7 +279,7 @@ def test_the_decision_goes_out_as_one_view_and_the_removed_are_told() -> None:
         (told,) = master.sent_to(name, m.ExplicitSuspicion)
         assert told.about_version == version
         assert told.view.version == version + 1
-    reasons = {event.removed: event.reason for event in master.events_of(events.MemberRemoved)}
+    reasons = {event.removed: event.reason for event in master.events_of(MemberRemoved)}
     assert reasons == {lone_id(name): "it and B:5701, C:5701, D:5701 cannot reach each other" for name in "EF"}
 
 
@@ -306,7 +307,7 @@ def test_one_end_that_may_be_dead_is_waited_for() -> None:
     master.report(C="B")
     master.beats(9)
     assert master.view() == "AC"
-    (removed,) = master.events_of(events.MemberRemoved)
+    (removed,) = master.events_of(MemberRemoved)
     assert (removed.removed, removed.rule) == (lone_id("B"), "CS-35")
     master.says = {}
     master.beats(20)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from phalanx.common.view import MembersView
 from phalanx.membership.detect.ring import plan_watching, ring_order
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import ClaimStarted, MemberQuestioned, MemberSuspected
 from support.harness import Cluster, lone_id, name_of
 
 TEN = "ABCDEFGHIJ"
@@ -71,11 +71,11 @@ def test_a_hung_slave_is_reported_by_its_watchers_and_removed_by_the_master_that
     c.advance(15_000)
     rest = TEN.replace(hung, "")
     assert c.views_of(rest) == [rest] * 9
-    suspected_by = {name for name, event in c.events if isinstance(event, events.MemberSuspected)}
+    suspected_by = {name for name, event in c.events if isinstance(event, MemberSuspected)}
     assert suspected_by <= {*watching, "A"}
     assert "A" in suspected_by
     if hung not in [name_of(member) for member in c.nodes["A"].membership.state.watching.watched]:
-        reasons = [event.rule for event in c.events_of("A", events.MemberSuspected)]
+        reasons = [event.rule for event in c.events_of("A", MemberSuspected)]
         assert reasons in (["EL-45"], ["CS-33 silence"])
 
 
@@ -86,7 +86,7 @@ def test_a_hung_master_is_replaced_although_few_watch_it() -> None:
     c.hang("A")
     c.advance(25_000)
     assert c.views_of(TEN[1:]) == [TEN[1:]] * 9
-    asked = [event for _, event in c.events if isinstance(event, events.MemberQuestioned)]
+    asked = [event for _, event in c.events if isinstance(event, MemberQuestioned)]
     assert c.id("A") in {event.suspect for event in asked}
 
 
@@ -108,7 +108,7 @@ def test_a_report_about_a_healthy_member_removes_nobody() -> None:
     healthy = next(name for name in TEN[1:] if c.id(name) not in a)
     reporter = next(name for name in TEN[1:] if name != healthy)
     c.say(reporter, "A", m.SuspicionReport(c.id(healthy), "it looks dead to me"))
-    assert [event.suspect for event in c.events_of("A", events.MemberQuestioned)] == [c.id(healthy)]
+    assert [event.suspect for event in c.events_of("A", MemberQuestioned)] == [c.id(healthy)]
     c.advance(20_000)
     assert c.views_of(TEN) == [TEN] * 10
 
@@ -222,7 +222,7 @@ def test_a_member_that_the_master_reaches_and_its_watchers_do_not_stays() -> Non
     lose_from(c, unheard, watching)
     c.advance(60_000)
     assert c.views_of(TEN) == [TEN] * 10
-    suspected_by = {name for name, event in c.events if isinstance(event, events.MemberSuspected)}
+    suspected_by = {name for name, event in c.events if isinstance(event, MemberSuspected)}
     assert suspected_by == set(watching)
 
 
@@ -238,7 +238,7 @@ def test_a_member_that_its_watchers_hear_and_the_master_does_not_is_removed_in_t
     c.advance(15_000 + 2 * (pace - 1) * 1_000 + 2_000)
     rest = TEN.replace(unheard, "")
     assert c.view("A") == rest
-    assert [event.rule for event in c.events_of("A", events.MemberSuspected)] == ["CS-29"]
+    assert [event.rule for event in c.events_of("A", MemberSuspected)] == ["CS-29"]
 
 
 @pytest.mark.rows("EL-45")
@@ -277,4 +277,4 @@ def test_a_member_that_one_other_cannot_hear_may_pause_as_long_as_anybody(paused
     c.advance(3_000)
     rest = TEN.replace(deaf, "")
     assert c.views_of(rest) == [TEN] * 9
-    assert not [event for _, event in c.events if isinstance(event, events.ClaimStarted)]
+    assert not [event for _, event in c.events if isinstance(event, ClaimStarted)]

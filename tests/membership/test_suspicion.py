@@ -6,8 +6,8 @@ from phalanx.common.config import NodeConfig
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.membership.detect.connection_evidence import ConnectionEvidence
 from phalanx.membership.detect.deadline_detector import DeadlineFailureDetector
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import MemberSuspected, SuspicionRemoved
 from support.harness import Cluster, Lone, address, lone_id, lone_view
 
 A, B, C, D = (lone_id(name) for name in "ABCD")
@@ -25,11 +25,11 @@ def test_silence_beyond_the_timeout_is_suspicious_and_on_a_slave_nothing_more() 
     b.advance(200, hearing="A")
     assert suspects(b) == "C"
     assert b.view() == "ABC"
-    event = b.events_of(events.MemberSuspected)[0]
+    event = b.events_of(MemberSuspected)[0]
     assert (event.suspect, event.rule) == (C, "CS-33 silence")
     assert "the limit is 10000 ms" in event.reason
     b.advance(20_000, hearing="A")
-    assert len(b.events_of(events.MemberSuspected)) == 1, "told once"
+    assert len(b.events_of(MemberSuspected)) == 1, "told once"
 
 
 @pytest.mark.rows("CS-33")
@@ -37,7 +37,7 @@ def test_a_connection_that_stays_refused_is_suspicious_long_before_silence_is() 
     b = Lone("B", "ABC", 3)
     b.refuse("C", hearing="A")
     assert suspects(b) == "C"
-    assert b.events_of(events.MemberSuspected)[0].rule == "CS-33 connection"
+    assert b.events_of(MemberSuspected)[0].rule == "CS-33 connection"
 
 
 def test_a_connection_that_breaks_is_reopened_and_no_evidence() -> None:
@@ -88,7 +88,7 @@ def test_a_heartbeat_of_a_slave_takes_the_suspicion_back() -> None:
     b.refuse("C", hearing="A")
     b.hear_from("C")
     assert suspects(b) == ""
-    assert b.events_of(events.SuspicionRemoved)[0].suspect == C
+    assert b.events_of(SuspicionRemoved)[0].suspect == C
     b.sent.clear()
     b.advance(1_100, hearing="A")
     assert b.sent_to("C", m.Heartbeat)
@@ -186,7 +186,7 @@ def test_a_check_never_fails_the_member_itself() -> None:
     c = Cluster("A")
     c.advance(1_000_000)
     assert c.view("A") == "A"
-    assert not c.events_of("A", events.MemberSuspected)
+    assert not c.events_of("A", MemberSuspected)
 
 
 @pytest.mark.parametrize("away_ms", [11_000, 60_000, 3_600_000])

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from phalanx.common.config import NodeConfig
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.view_events import Ejected, MemberRemoved, OutdatedViewHealed, ViewInstalled
 from support.harness import Cluster, Lone, lone_id, lone_view
 
 
@@ -51,7 +51,7 @@ def test_a_missed_removal_is_learnt_from_the_next_list() -> None:
     c.advance(1_200)
     assert lost
     assert c.view("C") == "AC", "by the version in C's heartbeat, long before any timeout"
-    healed = c.events_of("A", events.OutdatedViewHealed)
+    healed = c.events_of("A", OutdatedViewHealed)
     assert [(event.member_behind, event.its_version, event.view_version) for event in healed] == [(c.id("C"), 3, 4)]
 
 
@@ -94,7 +94,7 @@ def test_any_order_of_delivery_ends_in_the_same_list(order: tuple[int, ...]) -> 
     for index in order:
         b.hear("A", sent[index])
     assert b.membership.view == lone_view("ABCE", 6)
-    versions = [event.view_version for event in b.events_of(events.ViewInstalled)]
+    versions = [event.view_version for event in b.events_of(ViewInstalled)]
     assert versions == sorted(set(versions))
 
 
@@ -104,7 +104,7 @@ def test_no_list_is_installed_that_does_not_contain_the_installer() -> None:
     b.hear("A", update("AC", 4))
     assert b.finished is not None
     assert b.finished.rejoin == (lone_id("A"), lone_id("C"))
-    assert [event.rule for event in b.events_of(events.Ejected)] == ["CS-24"]
+    assert [event.rule for event in b.events_of(Ejected)] == ["CS-24"]
 
 
 @pytest.mark.rows("CS-22", "CS-23")
@@ -163,7 +163,7 @@ def test_the_master_removes_whom_it_suspects_at_once_and_publishes_the_whole_lis
     published = [message.view for message in c.pending("A", "C", m.MembersUpdate)]
     assert published[-1].members == c.ids("AC")
     assert [view.version for view in published] == list(range(5, 5 + len(published)))
-    removed = c.events_of("A", events.MemberRemoved)
+    removed = c.events_of("A", MemberRemoved)
     assert {event.removed for event in removed} == set(c.ids("BD"))
     assert all(event.rule == "CS-35" and "refused" in event.reason for event in removed)
 
@@ -248,7 +248,7 @@ def test_versions_go_on_over_a_change_of_master(missed: str) -> None:
     c.release()
     c.advance(5_000)
     for name in c.nodes:
-        versions = [event.view_version for event in c.events_of(name, events.ViewInstalled)]
+        versions = [event.view_version for event in c.events_of(name, ViewInstalled)]
         assert versions == sorted(set(versions)), name
     assert len({c.version(name) for name in "BCD"}) == 1
     assert len(set(c.views_of("BCD"))) == 1

@@ -5,9 +5,16 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.node.history import History
-from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.events import MemberSuspected, PartitionSealed, PartitionsRepaired, TableInstalled
+from phalanx.wire.events import EVENT_KINDS
+from phalanx.wire.suspicion_events import MemberSuspected
+from phalanx.wire.table_events import (
+    MigrationFinalized,
+    MigrationStarted,
+    PartitionSealed,
+    PartitionsRepaired,
+    TableInstalled,
+)
 from support.harness import Cluster
 
 B = MemberId("B:5701/1")
@@ -81,7 +88,7 @@ def test_one_partition_is_told_with_what_was_decided_for_all_in_their_order() ->
 
 def test_everything_that_is_told_of_one_partition_names_a_rule() -> None:
     """Otherwise a member does not remember it."""
-    about_one = [kind for kind in events.EVENT_KINDS.values() if "partition" in kind.__struct_fields__]
+    about_one = [kind for kind in EVENT_KINDS.values() if "partition" in kind.__struct_fields__]
     assert len(about_one) >= 7
     assert [kind.__name__ for kind in about_one if "rule" not in kind.__struct_fields__] == []
 
@@ -95,13 +102,13 @@ def test_both_ends_of_a_migration_tell_their_replica_index_before_and_after_it()
     c.advance(1_000)
     told = 0
     for name, event in c.events:
-        if not isinstance(event, events.MigrationFinalized):
+        if not isinstance(event, MigrationFinalized):
             continue
         told += 1
         [started] = [
             begun
             for _, begun in c.events
-            if isinstance(begun, events.MigrationStarted)
+            if isinstance(begun, MigrationStarted)
             and (begun.partition, begun.partition_version) == (event.partition, event.partition_version)
         ]
         end = {"source": started.source, "destination": started.destination}[event.endpoint]
@@ -134,6 +141,6 @@ def test_a_member_is_asked_for_one_partition_only() -> None:
 
 def test_every_event_says_of_which_kind_it_is() -> None:
     """The event log and the members' memories are read by it."""
-    for kind in events.EVENT_KINDS.values():
+    for kind in EVENT_KINDS.values():
         config = kind.__struct_config__
         assert (config.tag_field, config.tag) == ("event", kind.__name__)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from phalanx.common.errors import ErrorCode
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.suspicion_events import ServesAgain, WokeUp
 from support.harness import KEY, MAP, TEXT, Cluster
 
 AWAY_MS = 3_000
@@ -54,7 +54,7 @@ def test_requests_are_refused_until_the_master_has_answered() -> None:
     c.settle()
     assert c.is_done(written)
     assert c.get("B", KEY) == TEXT + b"again"
-    [woke], [serves] = c.events_of("B", events.WokeUp), c.events_of("B", events.ServesAgain)
+    [woke], [serves] = c.events_of("B", WokeUp), c.events_of("B", ServesAgain)
     assert woke.away_ms >= AWAY_MS - 1_000
     assert serves.refused == 3
 

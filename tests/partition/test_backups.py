@@ -7,8 +7,8 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapChange, MapSettings, Protection
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MapProtected, MapSettingsDiffer, MergePolicyChanged
 from support.harness import MAP, Cluster
 
 
@@ -56,9 +56,9 @@ def test_protection_and_merge_policy_travel_with_the_table_and_outlive_the_maste
     wanted = MapSettings(BackupCount(1), Protection(2), "discard")
     assert {c.table(name).maps.of(MAP) for name in "ABC"} == {wanted}
     assert c.table("C").version == before + 2
-    (protected,) = c.events_of("A", events.MapProtected)
+    (protected,) = c.events_of("A", MapProtected)
     assert (protected.map, protected.minimum, protected.table_version) == (MAP, 2, before + 1)
-    (policy,) = c.events_of("A", events.MergePolicyChanged)
+    (policy,) = c.events_of("A", MergePolicyChanged)
     assert (policy.map, policy.policy, policy.table_version) == (MAP, "discard", before + 2)
     c.crash("A")
     c.advance(5_000)
@@ -72,9 +72,9 @@ def test_a_member_that_joins_with_other_settings_goes_by_the_clusters_and_says_s
     c.join("C")
     c.advance(3_000)
     assert c.table("C").maps.of(MAP).protection == Protection(2)
-    (told,) = c.events_of("C", events.MapSettingsDiffer)
+    (told,) = c.events_of("C", MapSettingsDiffer)
     assert told.differences == (
         f"{MAP}: protection at least 1 member for reads and writes, and the cluster's is at least 2 members for reads and "
         f"writes",
     )
-    assert not c.events_of("B", events.MapSettingsDiffer)
+    assert not c.events_of("B", MapSettingsDiffer)

@@ -6,8 +6,8 @@ import pytest
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.map_settings import MapChange
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import PartitionLost
 from support.harness import Cluster, lone_id
 from support.masters import Master
 
@@ -117,7 +117,7 @@ def test_fewer_backups_when_the_owner_has_crashed_lose_nothing() -> None:
     assert c.replicas("A") == "BA"
     c.crash("B")
     c.advance(10_000)
-    assert not c.events_of("A", events.PartitionLost)
+    assert not c.events_of("A", PartitionLost)
     assert c.get(c.replicas("A")[0], c.key(0)) == VALUE
 
 
@@ -133,7 +133,7 @@ def test_a_leaver_keeps_its_backup_while_the_owner_does_not_answer() -> None:
     c.crash("B")
     c.advance(10_000)
     assert "A" not in c.nodes
-    assert not c.events_of("m", events.PartitionLost)
+    assert not c.events_of("m", PartitionLost)
     assert c.get("C", c.key(0)) == VALUE
 
 
@@ -156,7 +156,7 @@ def test_owners_are_asked_for_all_that_leavers_hold_without_a_pause(names: str, 
         c.leave(name)
     c.advance(900)
     assert [name for name in leavers if name in c.nodes] == []
-    assert not c.events_of(names[0] if names[0] in c.nodes else names[-1], events.PartitionLost)
+    assert not c.events_of(names[0] if names[0] in c.nodes else names[-1], PartitionLost)
 
 
 @pytest.mark.rows("PX-02")

@@ -4,8 +4,8 @@ import pytest
 
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.partition.coordinator.cluster_memory import worst_loss
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.memory_events import ClusterMemoryShort
 from support.harness import Cluster, lone_id
 
 MIB = 1 << 20
@@ -61,15 +61,15 @@ def test_the_master_tells_when_the_loss_of_a_member_would_not_fit_and_when_it_do
             c.settle()
 
     measure(50)
-    assert not c.events_of("A", events.ClusterMemoryShort)
+    assert not c.events_of("A", ClusterMemoryShort)
     measure(80)
     measure(81)
-    [told] = c.events_of("A", events.ClusterMemoryShort)
+    [told] = c.events_of("A", ClusterMemoryShort)
     assert (told.is_short, told.room) == (True, 200 * MIB)
     assert c.reply(c.ask("A", m.GetMigrations), m.MigrationsReply).memory_shortage is not None
     safety = c.reply(c.ask("B", m.GetSafety), m.SafetyReply)
     assert (safety.memory_used, safety.memory_limit) == (81 * MIB, 100 * MIB)
     measure(50)
-    assert [event.is_short for event in c.events_of("A", events.ClusterMemoryShort)] == [True, False]
+    assert [event.is_short for event in c.events_of("A", ClusterMemoryShort)] == [True, False]
     assert c.reply(c.ask("A", m.GetMigrations), m.MigrationsReply).memory_shortage is None
-    assert not any(c.events_of(name, events.ClusterMemoryShort) for name in "BC")
+    assert not any(c.events_of(name, ClusterMemoryShort) for name in "BC")

@@ -9,8 +9,17 @@ from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.replication.progress import COPY_UNHEARD_AFTER_MS
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import (
+    FullyReplicated,
+    MapSettingsDiffer,
+    MigrationCommitted,
+    MigrationRolledBack,
+    MigrationStarted,
+    PartitionsRepaired,
+    TableInstalled,
+    TableSearchEnded,
+)
 from support.harness import KEY, MAP, Cluster, Lone, lone_id
 from support.masters import Master
 
@@ -93,12 +102,12 @@ def test_who_was_configured_otherwise_says_so_once_whether_or_not_anything_is_as
     c.start("B", maps={"m": MapConfig(max_entries=5, max_idle_ms=7)})
     c.settle()
     c.advance(60_000)
-    assert len(c.events_of("B", events.MapSettingsDiffer)) == 1
-    installed = len(c.events_of("B", events.TableInstalled))
+    assert len(c.events_of("B", MapSettingsDiffer)) == 1
+    installed = len(c.events_of("B", TableInstalled))
     assert installed == 0, "a table that assigns nothing is none that anybody has to know of"
     c.assign("A")
     c.advance(60_000)
-    (told,) = c.events_of("B", events.MapSettingsDiffer)
+    (told,) = c.events_of("B", MapSettingsDiffer)
     assert "max_entries 5" in str(told)
     assert "max_idle_ms 7" in str(told)
 
@@ -143,7 +152,7 @@ def test_each_change_of_the_master_raises_the_version() -> None:
     held = [partition for partition in range(4) if "C" in c.replicas("A", partition)]
     c.crash("C")
     c.advance(5_000)
-    installed = [event.table_version for event in c.events_of("A", events.TableInstalled)]
+    installed = [event.table_version for event in c.events_of("A", TableInstalled)]
     assert installed == sorted(set(installed))
     for partition in range(4):
         # A repair and a copy for each partition that C held; nothing else.
@@ -196,11 +205,11 @@ def test_a_new_master_goes_on_with_the_newest_table_of_all(knows: str) -> None:
     c.crash("A")
     c.swallow = lambda *_: False
     c.advance(5_000)
-    search = c.events_of("B", events.TableSearchEnded)[-1]
+    search = c.events_of("B", TableSearchEnded)[-1]
     # Nobody has committed what A had ordered since; that is rolled back by two (DL-22).
     assert search.table_version == newest.version + 2 * len(search.rolled_back)
     for name in "BC":
-        versions = [event.table_version for event in c.events_of(name, events.TableInstalled)]
+        versions = [event.table_version for event in c.events_of(name, TableInstalled)]
         assert versions == sorted(set(versions))
     owner = c.replicas("B")[0]
     assert c.get(owner, c.key(0)) == VALUE
@@ -219,7 +228,7 @@ def test_before_all_have_answered_or_left_no_table_is_published() -> None:
     c.advance(3_000)
     assert c.view("B") == "BD"
     assert c.replicas("B") == c.replicas("D") == "CB", "C is gone, and yet nothing is decided"
-    assert not [event for event in c.events_of("B", events.TableSearchEnded) if event.table_version]
+    assert not [event for event in c.events_of("B", TableSearchEnded) if event.table_version]
     c.swallow = lambda *_: False
     c.advance(500)
     assert c.replicas("B")[0] == "B"
@@ -290,7 +299,7 @@ def test_a_partition_that_nobody_survived_gets_a_new_empty_owner_and_that_is_tol
     c.settle()
     c.crash("BC")
     c.advance(3_000)
-    repaired = c.events_of("A", events.PartitionsRepaired)
+    repaired = c.events_of("A", PartitionsRepaired)
     assert [lost for event in repaired for lost in event.lost] == [0]
     assert c.get(c.replicas("A")[0], c.key(0)) is None
     write = c.put(c.replicas("A")[0], c.key(0), VALUE)
@@ -303,12 +312,12 @@ def test_lost_replicas_are_copied_until_all_have_them_and_that_is_told_once() ->
     c = Cluster("ABCD", partition_count=12, backup_count=2)
     c.assign()
     c.advance(2_000)
-    before = len(c.events_of("A", events.FullyReplicated))
+    before = len(c.events_of("A", FullyReplicated))
     c.crash("D")
     c.advance(5_000)
     for partition in range(12):
         assert len(c.replicas("A", partition)) == 3
-    replicated = c.events_of("A", events.FullyReplicated)[before:]
+    replicated = c.events_of("A", FullyReplicated)[before:]
     assert [event.table_version for event in replicated] == [c.table("A").version]
     assert replicated[0].took_ms < 3_000
 
@@ -327,10 +336,10 @@ def test_full_redundancy_is_told_only_when_every_member_knows_of_it() -> None:
     c.start("B")
     c.advance(3_000)
     assert c.replicas("A") == c.replicas("B") == "AB"
-    assert not c.events_of("A", events.FullyReplicated)
+    assert not c.events_of("A", FullyReplicated)
     c.swallow = lambda *_: False
     c.advance(1_500)
-    assert len(c.events_of("A", events.FullyReplicated)) == 1
+    assert len(c.events_of("A", FullyReplicated)) == 1
     c.crash("A")
     c.advance(3_000)
     assert c.get("B", KEY) == VALUE
@@ -343,10 +352,10 @@ def most_at_once(c: Cluster, of: str = "") -> int:
     for name, event in c.events:
         if name != "A":
             continue
-        if isinstance(event, events.MigrationStarted) and event.destination is not None:
+        if isinstance(event, MigrationStarted) and event.destination is not None:
             if not of or c.id(of) in (event.owner, event.destination):
                 under_way.add((event.partition, event.partition_version))
-        elif isinstance(event, events.MigrationCommitted | events.MigrationRolledBack):
+        elif isinstance(event, MigrationCommitted | MigrationRolledBack):
             under_way.discard((event.partition, event.partition_version))
         most = max(most, len(under_way))
     return most
@@ -373,7 +382,7 @@ def test_migrations_run_one_by_one_if_one_is_allowed() -> None:
     c.assign()
     c.join("D")
     c.advance(30_000)
-    moved = c.events_of("A", events.MigrationCommitted)
+    moved = c.events_of("A", MigrationCommitted)
     assert len(moved) >= 10
     assert most_at_once(c) == 1
     assert c.nodes["A"].coordinator.is_at_rest()
@@ -413,7 +422,7 @@ def test_a_format_of_dicts_that_another_member_was_configured_with_is_told() -> 
     c.start("B", maps={"*": MapConfig(dicts="rows")})
     c.settle()
     c.advance(60_000)
-    (told,) = c.events_of("B", events.MapSettingsDiffer)
+    (told,) = c.events_of("B", MapSettingsDiffer)
     assert "*: dicts rows, and the cluster's is any" in str(told)
 
 
@@ -428,4 +437,4 @@ def test_formats_of_dicts_that_the_first_master_was_configured_with_are_part_of_
     for table in (a.table, update.table):
         settings = table.maps.of("m")
         assert (settings.dicts, settings.max_entries) == ("json", 5)
-    assert a.events_of(events.MapSettingsDiffer) == []
+    assert a.events_of(MapSettingsDiffer) == []

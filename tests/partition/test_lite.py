@@ -12,8 +12,8 @@ from phalanx.common.view import MembersView
 from phalanx.membership.merge.merging import side_rank
 from phalanx.reports.placement import Placement
 from phalanx.reports.safety import MasterSays, judge
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import PartitionLost
 from support.harness import MAP, Cluster, lone_id
 from support.masters import Master
 
@@ -106,7 +106,7 @@ def test_while_nobody_holds_data_callers_are_told_so_and_a_member_that_does_begi
     c.crash("B")
     c.advance(10_000)
     assert rows(c, "a") == rows(c, "c") == [""] * PARTITIONS
-    assert len(c.events_of("a", events.PartitionLost)) == PARTITIONS
+    assert len(c.events_of("a", PartitionLost)) == PARTITIONS
     assert c.reply(c.ask("a", m.GetMigrations), m.MigrationsReply).at_rest
     for name in "ac":
         asked = c.call(name, m.Get, MAP, c.key(0))

@@ -28,8 +28,8 @@ from phalanx.common.map_settings import MapSettings
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.merge.merging import LEAVE_AFTER_MS
 from phalanx.partition.recovery.repair import repair
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import LossesAcknowledged, WritesMayBeMissing
 from support.harness import TEXT, Cluster, lone_id
 from support.merges import cluster, heal, keys, meet, put, read, split
 
@@ -209,8 +209,8 @@ def test_it_is_told_by_the_next_master_and_by_who_joins_later_until_it_is_acknow
     assert isinstance(acknowledge(c, "B", one.id), m.DoneReply)
     assert [told(c, name).losses for name in "BCE"] == [(other,)] * 3
     assert isinstance(acknowledge(c, "B", one.id), m.DoneReply), "asking again does no harm"
-    assert len(c.events_of("B", events.LossesAcknowledged)) == 1
-    [said] = c.events_of("B", events.LossesAcknowledged)
+    assert len(c.events_of("B", LossesAcknowledged)) == 1
+    [said] = c.events_of("B", LossesAcknowledged)
     assert (said.ids, said.operator, said.partitions) == ((one.id,), "kim@desk", one.count)
 
 
@@ -324,7 +324,7 @@ def test_writes_that_an_asynchronous_backup_may_lack_are_told() -> None:
     c.advance(2_000)
     [found] = told(c, "A").losses
     assert (found.kind, numbers_in(found.partitions)) == (LossKind.BEHIND, [0])
-    [said] = c.events_of("A", events.WritesMayBeMissing)
+    [said] = c.events_of("A", WritesMayBeMissing)
     assert (said.partitions, said.gone) == ((0,), (c.id("B"),))
 
 

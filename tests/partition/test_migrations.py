@@ -7,8 +7,8 @@ import pytest
 from phalanx.common.migration import MigrationKind
 from phalanx.partition.migration_progress import Progress
 from phalanx.partition.migrations import FIRST_PAUSE_MS
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MigrationRolledBack, RebalancingProgress
 from support.harness import lone_id
 from support.masters import Master, follower, row_of, rows_of, slots_of, step_of, table_of
 
@@ -98,7 +98,7 @@ def test_a_failed_migration_changes_nothing_but_the_version_by_two(who: str) -> 
         a.ready(0)
         a.answer(0, accepted=False, reason="the replica is not complete")
     assert (a.rows, a.table.versions, a.table.version) == (["BC", "AB"], (6, 3), 9)
-    (over,) = a.events_of(events.MigrationRolledBack)
+    (over,) = a.events_of(MigrationRolledBack)
     assert (over.partition, over.partition_version) == (0, 4)
     assert a.outcomes() == [(0, 4, False)]
     assert {message.completed for _, message in a.published()[-3:]} == {a.installed_table.completed}
@@ -342,7 +342,7 @@ def test_the_master_tells_how_far_it_is_how_fast_and_how_much_longer() -> None:
     took = a.now - began
     a.advance(60_000)
     assert a.coordinator.migrations.progress(a.now).took_ms == took, "the rebalancing is over"
-    told = [event for event in a.events if isinstance(event, events.RebalancingProgress)]
+    told = [event for event in a.events if isinstance(event, RebalancingProgress)]
     assert [(event.arrived, event.copied_bytes, event.took_ms) for event in told] == [
         (2, 2_000, 5_000),
         (4, 4_000, took),

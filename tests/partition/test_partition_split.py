@@ -18,8 +18,8 @@ from phalanx.machine.inputs import Call
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.scanning import ScanPositions
 from phalanx.partition.recovery.most_recent_table import recover
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MigrationStarted, PartitionLost, PartitionsDivided
 from support.harness import KEY, MAP, TEXT, Cluster, key_of
 
 VALUE = b"\0\0\0\1v"
@@ -99,7 +99,7 @@ def test_nothing_is_sent_and_everything_is_where_it_belongs() -> None:
     before = c.table("A").version
     copies = sent(c, m.CopyStart)
     assert c.is_done(c.ask("A", m.ChangePartitionCount, 2))
-    [divided] = c.events_of("A", events.PartitionsDivided)
+    [divided] = c.events_of("A", PartitionsDivided)
     assert (divided.before, divided.after) == (1, 2)
     with_all = c.table("A")
     assert [with_all.slots(p) for p in range(2)] == [c.ids("AB")] * 2
@@ -136,7 +136,7 @@ def test_migrations_under_way_end_first_and_no_other_begins() -> None:
     c.crash("B")
     c.advance(8_000)
     assert c.nodes["A"].coordinator.migrations.underway
-    begun = len(c.events_of("A", events.MigrationStarted))
+    begun = len(c.events_of("A", MigrationStarted))
     answer = c.replies[c.ask("A", m.ChangePartitionCount, 2)]
     assert isinstance(answer, m.ErrorReply)
     assert (answer.code, "1 migration is under way" in answer.text) == (ErrorCode.NOT_READY, True)
@@ -145,8 +145,8 @@ def test_migrations_under_way_end_first_and_no_other_begins() -> None:
     c.settle()
     c.advance(3_000)
     assert c.is_done(c.ask("A", m.ChangePartitionCount, 2))
-    [divided] = c.events_of("A", events.PartitionsDivided)
-    between = c.events_of("A", events.MigrationStarted)[begun:]
+    [divided] = c.events_of("A", PartitionsDivided)
+    between = c.events_of("A", MigrationStarted)[begun:]
     assert all(each.partition_version > c.table("A").births[0] for each in between)
     assert held(c, "A") == held(c, "C") == belonging(2)
     assert divided.after == 2
@@ -385,7 +385,7 @@ def test_a_backup_that_hears_late_keeps_the_children_that_it_still_holds(hears_f
         c.crash("O")
     with rows(c, "CA", "BA"):
         c.advance(12_000)
-        assert not c.events_of("A", events.PartitionLost)
+        assert not c.events_of("A", PartitionLost)
         assert set(c.entries(c.replicas("A", 1)[0], 1) or ()) == kept
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from phalanx.common.ids import NEVER
 from phalanx.partition.migrations import LOOK_AHEAD
 from phalanx.partition.row_steps import plan_steps
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MigrationsPlanned
 from support.harness import lone_id
 from support.masters import Master, rows_of, slots_of, step_of, table_of
 
@@ -165,7 +165,7 @@ def test_a_cycle_of_the_target_is_taken_out_before_anything_is_ordered() -> None
 
 
 def reasons(a: Master) -> list[str]:
-    return [event.reason for event in a.events_of(events.MigrationsPlanned)]
+    return [event.reason for event in a.events_of(MigrationsPlanned)]
 
 
 @pytest.mark.rows("DL-59")

@@ -9,8 +9,8 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapSettings
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.partition.recovery.most_recent_table import Recovery, recover
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import TableSearchEnded
 from support.harness import lone_id
 from support.masters import Master, follower, rows_of, slots_of, step_of, table_of
 
@@ -201,7 +201,7 @@ def test_the_new_master_tells_all_what_it_has_rolled_back() -> None:
     a = searching()
     a.hear("C", told(table_of("CD", versions=[4]), active=((0, 4),)))
     a.hear("D", told(table_of("CD", versions=[4]), active=((0, 4),)))
-    (ended,) = a.events_of(events.TableSearchEnded)
+    (ended,) = a.events_of(TableSearchEnded)
     assert (ended.table_version, ended.rolled_back) == (6, (0,))
     update = m.TableUpdate(a.table, (m.CompletedMigration(0, 4, STEP, False),), a.installed.id)
     assert a.published() == [("C", update), ("D", update)]

@@ -10,8 +10,8 @@ import pytest
 from phalanx.common.errors import ErrorCode
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import Slots
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import MigrationFinalized, MigrationStarted
 from support.harness import MAP, Cluster
 from support.masters import row_of
 
@@ -56,7 +56,7 @@ class OneRow:
         """The order is on its way; nothing else is."""
         self.c.hold("M", "".join(self.c.nodes))
         self.c.leave("L")
-        while not self.c.events_of("M", events.MigrationStarted):
+        while not self.c.events_of("M", MigrationStarted):
             assert self.c.step()
         self.c.release()
 
@@ -78,7 +78,7 @@ class OneRow:
     def finalized(self, name: str) -> list[tuple[str, int, int, bool]]:
         return [
             (event.endpoint, event.current_replica_index, event.new_replica_index, event.committed)
-            for event in self.c.events_of(name, events.MigrationFinalized)
+            for event in self.c.events_of(name, MigrationFinalized)
         ]
 
     def roll_back(self) -> None:

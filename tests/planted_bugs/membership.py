@@ -11,7 +11,7 @@ from phalanx.membership.role import Role, RoleEvent
 from phalanx.membership.state import Installed
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
-from phalanx.wire.events import ClaimAnswered
+from phalanx.wire.suspicion_events import ClaimAnswered
 
 
 def accept_equal_version(node: Node) -> None:

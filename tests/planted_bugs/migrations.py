@@ -18,7 +18,7 @@ from phalanx.partition.migrations import Migrations
 from phalanx.partition.migrations import _facts as facts
 from phalanx.partition.row_steps import plan_steps, row_after
 from phalanx.wire import messages as m
-from phalanx.wire.events import MigrationStarted
+from phalanx.wire.table_events import MigrationStarted
 
 from .replacing import replace
 

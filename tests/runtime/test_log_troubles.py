@@ -14,7 +14,7 @@ import pytest
 from phalanx.common.ids import Address, MemberId, member_id
 from phalanx.runtime.logs.event_log import EventLog
 from phalanx.runtime.logs.line_writer import LogFile
-from phalanx.wire.events import LeaveStarted
+from phalanx.wire.join_events import LeaveStarted
 from support.http_asking import ask, listening
 from support.processes import wait_for
 

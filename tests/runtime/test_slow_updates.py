@@ -13,7 +13,7 @@ import phalanx
 from phalanx.common.errors import UsageError
 from phalanx.reports.event_words import in_words, level_of
 from phalanx.runtime.statistics.slow_updates import TELL_AGAIN_S, SlowUpdates
-from phalanx.wire.events import UpdateWasSlow
+from phalanx.wire.update_events import UpdateWasSlow
 
 
 class Measured:

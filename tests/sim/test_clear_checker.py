@@ -4,7 +4,7 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
-from phalanx.wire.events import MigrationCommitted, MigrationStarted
+from phalanx.wire.table_events import MigrationCommitted, MigrationStarted
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.clear_checker import ClearChecker
 from phalanx_proof.sim.checkers.findings import Findings

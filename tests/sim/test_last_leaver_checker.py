@@ -4,7 +4,8 @@ import pytest
 
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.view import MembersView
-from phalanx.wire.events import LiteChanged, ViewInstalled
+from phalanx.wire.join_events import LiteChanged
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.last_leaver_checker import LastLeaverChecker

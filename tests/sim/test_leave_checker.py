@@ -5,7 +5,9 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
-from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
+from phalanx.wire.join_events import LiteChanged
+from phalanx.wire.table_events import PartitionLost
+from phalanx.wire.view_events import MemberRemoved, ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.leave_checker import LeaveChecker

@@ -3,7 +3,7 @@
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.wire.events import ViewInstalled
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.loss_checker import COMPLETE, KEPT, ONLY, LossChecker

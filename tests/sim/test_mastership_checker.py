@@ -3,8 +3,9 @@
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.wire.events import ClaimAnswered, ClaimStarted, MemberSuspected, SuspicionRemoved, ViewInstalled
 from phalanx.wire.messages import ClaimAnswer
+from phalanx.wire.suspicion_events import ClaimAnswered, ClaimStarted, MemberSuspected, SuspicionRemoved
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.mastership_checker import MastershipChecker

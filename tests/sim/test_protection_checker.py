@@ -11,8 +11,8 @@ from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Record, Send
 from phalanx.machine.inputs import TimePassed
-from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import ValueReply
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.protection_checker import ProtectionChecker
 

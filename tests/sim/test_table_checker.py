@@ -9,16 +9,16 @@ from phalanx.common.map_settings import MapSettings
 from phalanx.common.table import build_table
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
-from phalanx.wire.events import (
-    Event,
+from phalanx.wire.event import Event
+from phalanx.wire.table_events import (
     MigrationCommitted,
     MigrationCopied,
     MigrationStarted,
     PartitionLost,
     PartitionsDivided,
     TableInstalled,
-    ViewInstalled,
 )
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.table_checker import TableChecker, check_zones

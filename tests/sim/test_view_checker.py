@@ -3,7 +3,7 @@
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.wire.events import ViewInstalled
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.view_checker import ViewChecker
 

@@ -20,8 +20,14 @@ from phalanx.common.ids import MemberId
 from phalanx.common.table import Slots
 from phalanx.machine.inputs import TimePassed
 from phalanx.partition.assignment import Candidate, assign
-from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.table_events import (
+    MigrationCommitted,
+    MigrationFinalized,
+    MigrationRolledBack,
+    MigrationStarted,
+    PartitionLost,
+)
 
 from .harness import MAP, Cluster, name_of
 
@@ -87,7 +93,7 @@ class Moving:
         for name in self._newcomers:
             c.start(name, seeds="M")
             c.hold_all()
-        while not c.events_of("M", events.MigrationStarted):
+        while not c.events_of("M", MigrationStarted):
             assert c.row("M") == before.rstrip("-"), c.row("M")
             self._step()
 
@@ -182,7 +188,7 @@ class Moving:
 
     def is_lost(self) -> bool:
         """Whether the partition has begun empty."""
-        return self._is_forgotten or any(isinstance(event, events.PartitionLost) for _, event in self.c.events)
+        return self._is_forgotten or any(isinstance(event, PartitionLost) for _, event in self.c.events)
 
     def check(self) -> None:
         """Everything, at rest."""
@@ -232,10 +238,10 @@ class Moving:
         for name, event in self.c.events:
             if name in self._dead or name not in self.c.nodes:
                 continue
-            if isinstance(event, events.MigrationFinalized):
+            if isinstance(event, MigrationFinalized):
                 told.setdefault(event.partition_version, set()).add(event.committed)
-            elif isinstance(event, events.MigrationCommitted | events.MigrationRolledBack):
-                committed = isinstance(event, events.MigrationCommitted)
+            elif isinstance(event, MigrationCommitted | MigrationRolledBack):
+                committed = isinstance(event, MigrationCommitted)
                 told.setdefault(event.partition_version, set()).add(committed)
         assert all(len(outcomes) == 1 for outcomes in told.values()), told
 

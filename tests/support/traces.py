@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from phalanx.common.ids import MemberId
 from phalanx.reports.trace_rows import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
-from phalanx.wire.events import Event, ViewInstalled
+from phalanx.wire.event import Event
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result

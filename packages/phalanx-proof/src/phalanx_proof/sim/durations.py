@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.wire.events import ViewInstalled
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.options import Options
 
 CRASHED = "crashed"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.wire.events import Event, EventsLost
+from phalanx.wire.event import Event
+from phalanx.wire.log_events import EventsLost
 from phalanx_proof.sim.cluster.host import Host
 
 DISK_FULL = "No space left on device"

@@ -8,7 +8,9 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
-from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled
+from phalanx.wire.event import Event
+from phalanx.wire.table_events import PartitionsRepaired
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.acknowledgement_checker import AcknowledgementChecker
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.clear_checker import ClearChecker

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
-from phalanx.wire.events import Event, MigrationStarted, ViewInstalled
+from phalanx.wire.event import Event
 from phalanx.wire.messages import Reply
+from phalanx.wire.table_events import MigrationStarted
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.cluster.faults import Faults
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.durations import Measures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.rules import cite
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 
 
 def short(text: str) -> str:

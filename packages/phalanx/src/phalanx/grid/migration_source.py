@@ -29,13 +29,13 @@ from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.progress import StreamState
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
 from phalanx.wire.messages import (
     ActiveMigration,
     MigrationOrder,
     MigrationReady,
     Probe,
 )
+from phalanx.wire.table_events import MigrationCopied, MigrationFinalized, PartitionSealed
 
 Outcomes = Mapping[tuple[int, int], bool]
 """Partition and the version for which a migration was ordered, to whether it was committed (DL-24)."""
@@ -200,9 +200,7 @@ class OutgoingMigrations:
         if step.source == self._ownership.this:
             before, after = step.source_current_index, step.source_new_index
             self._out.record(
-                events.MigrationFinalized(
-                    owned.number, destination.base_version, "source", before, after, committed, version
-                )
+                MigrationFinalized(owned.number, destination.base_version, "source", before, after, committed, version)
             )
         self._unseal(owned.number)
         if outgoing.moves_ownership and not committed:
@@ -266,7 +264,7 @@ class OutgoingMigrations:
             destination = outgoing.destination
             entries, took_ms = owned.replica.entry_count(), now - outgoing.began_at
             self._out.record(
-                events.MigrationCopied(
+                MigrationCopied(
                     owned.number, destination.base_version, destination.member, entries, took_ms
                 )
             )  # fmt: skip
@@ -276,7 +274,7 @@ class OutgoingMigrations:
         self.sealed[owned.number] = owned
         self._ownership.owned[owned.number] = None
         destination = outgoing.destination
-        self._out.record(events.PartitionSealed(owned.number, destination.base_version, destination.member))
+        self._out.record(PartitionSealed(owned.number, destination.base_version, destination.member))
 
     def _unseal(self, partition: int) -> None:
         owned = self.sealed.pop(partition, None)

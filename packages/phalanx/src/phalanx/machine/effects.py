@@ -9,7 +9,7 @@ from phalanx.common.ids import MemberId, Target
 from phalanx.common.quorum import QuorumHandover
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 from phalanx.wire.messages import Message, Reply
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from phalanx.common.ids import MemberId, Target
 from phalanx.machine.effects import Effect, Record, Send
 from phalanx.machine.facts import Fact
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 from phalanx.wire.messages import Message
 
 

@@ -14,7 +14,7 @@ from phalanx.membership.join.discovering import Discovering
 from phalanx.membership.join.joining import Joining, JoinOutcome, release_of
 from phalanx.membership.join.surroundings import JoinSurroundings
 from phalanx.membership.merge.rejoin import Rejoining
-from phalanx.wire import events
+from phalanx.wire.join_events import Joined, JoinGivenUp
 from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinResponse, MembersAck, ReachAnswer
 
 
@@ -120,7 +120,7 @@ class Entry:
             return
         self._joining = None
         if outcome is JoinOutcome.FAILED:
-            self._local.out.record(events.JoinGivenUp(joining.failure))
+            self._local.out.record(JoinGivenUp(joining.failure))
             self._incarnation.end(joining.failure, failed=True)
             return
         version = self._surroundings.version_to_begin_with(joining.seeds, joining.heard_of, now)
@@ -131,4 +131,4 @@ class Entry:
         self._record_joined(view)
 
     def _record_joined(self, view: MembersView) -> None:
-        self._local.out.record(events.Joined(view.version, view.master, view.members))
+        self._local.out.record(Joined(view.version, view.master, view.members))

@@ -13,8 +13,9 @@ from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.majority import Majority
 from phalanx.membership.state import MembershipState
 from phalanx.membership.wishes import OwnWishes
-from phalanx.wire import events
+from phalanx.wire.join_events import Left
 from phalanx.wire.messages import MembersAck, MembersUpdate
+from phalanx.wire.view_events import Ejected
 
 
 class Incarnation:
@@ -44,12 +45,12 @@ class Incarnation:
 
     def leave(self) -> None:
         """End, because the cluster does not need this member any more."""
-        self._local.out.record(events.Left(self._state.joined().version))
+        self._local.out.record(Left(self._state.joined().version))
         self.end("left")
 
     def eject(self, by: MemberId, view: MembersView, rule: str) -> None:
         """Come back, as a new member, to others that go on without this one."""
-        self._local.out.record(events.Ejected(by, view.version, rule))
+        self._local.out.record(Ejected(by, view.version, rule))
         self.come_back("the cluster went on without this member", view)
 
     def on_left_out(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:

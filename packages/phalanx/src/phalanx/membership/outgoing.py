@@ -12,7 +12,6 @@ from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.majority import Majority
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.wire import events
 from phalanx.wire.messages import (
     ExplicitSuspicion,
     Heartbeat,
@@ -21,6 +20,8 @@ from phalanx.wire.messages import (
     MembersUpdate,
     SuspicionReport,
 )
+from phalanx.wire.suspicion_events import MemberQuestioned, ViewsDiverged
+from phalanx.wire.view_events import OutdatedViewHealed
 
 
 class ViewPublisher:
@@ -74,12 +75,12 @@ class ViewPublisher:
         """Send the latest list to a member that has an older one than this master (EL-32)."""
         view = self._state.joined()
         if version < view.version:
-            self._out.record(events.OutdatedViewHealed(sender, version, view.version))
+            self._out.record(OutdatedViewHealed(sender, version, view.version))
             self._out.send(sender, self.members_update())
 
     def send_explicit_suspicion(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
         """Send an explicit suspicion: suspect me, as far as your view `version` by `maker` is concerned (CS-40)."""
-        self._out.record(events.ViewsDiverged(peer, what, rule))
+        self._out.record(ViewsDiverged(peer, what, rule))
         is_forced_out = peer in self._gone.former.forced_out
         self._out.send(peer, ExplicitSuspicion(version, maker, self._state.view, is_forced_out))
 
@@ -144,7 +145,7 @@ class Heartbeats:
             return
         for suspect in suspects:
             if suspect != self._local.this and self._suspicions.question(suspect, now):
-                self._local.out.record(events.MemberQuestioned(suspect, reported_by, "EL-45"))
+                self._local.out.record(MemberQuestioned(suspect, reported_by, "EL-45"))
                 self.send(suspect)
 
     def report_suspects(self) -> None:

@@ -71,7 +71,6 @@ from phalanx.membership.views.leaving import LastAcks, LeaveRequests, Leaving, R
 from phalanx.membership.views.lite_changes import LiteChanges
 from phalanx.membership.views.removals import ForcedRemovals, Removals
 from phalanx.membership.wishes import OwnWishes
-from phalanx.wire import events
 from phalanx.wire.messages import (
     ClaimAnswer,
     Complaint,
@@ -98,6 +97,7 @@ from phalanx.wire.messages import (
     SuspicionReport,
     ViewIsStable,
 )
+from phalanx.wire.view_events import ClusterStarted
 
 
 class MembershipService:
@@ -339,7 +339,7 @@ class MembershipService:
         if self.has_started and not self._is_started:
             self._is_started = True
             view, waited_for = self.state.joined(), self._local.config.initial_members
-            self._local.out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
+            self._local.out.record(ClusterStarted(view.version, len(view.members), waited_for))
 
     def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """End everything of an ended incarnation."""

@@ -20,8 +20,8 @@ from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.majority import Majority
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.wire import events
 from phalanx.wire.messages import MembersAck, MembersUpdate
+from phalanx.wire.suspicion_events import StaleMessageIgnored
 
 
 class ListVerdict(enum.Enum):
@@ -83,7 +83,7 @@ class ViewAcceptance:
             self._local.out.send(sender, MembersAck(message.view.version, message.view.maker))
         elif verdict is ListVerdict.TOO_EARLY:
             ignored = "the list of a master that is not ours yet"
-            self._local.out.record(events.StaleMessageIgnored(sender, ignored, "CS-58"))
+            self._local.out.record(StaleMessageIgnored(sender, ignored, "CS-58"))
         if verdict is ListVerdict.NEWER and state.is_master:
             self._follow(ListVerdict.SUCCESSION, sender, message, now)
 

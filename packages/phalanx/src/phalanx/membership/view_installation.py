@@ -13,8 +13,8 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.membership.outgoing import ViewPublisher
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_change import ViewChange, ViewFollower
-from phalanx.wire import events
 from phalanx.wire.messages import JoinResponse, MembersUpdate
+from phalanx.wire.view_events import ViewInstalled
 
 NOBODY: Mapping[MemberId, Release] = {}
 
@@ -50,7 +50,7 @@ class ViewInstallation:
         # A joiner believes what its master says of the start, whatever an incarnation before has seen.
         has_started = told.has_started if told is not None else state.has_started
         state.install(view, has_started=has_started or (before is not None and state.has_started))
-        out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))
+        out.record(ViewInstalled(view.version, view.maker, view.master, view.members, rule))
         change = ViewChange(before, view, told, seen)
         for follower in self._followers:
             follower.on_view(change, now)

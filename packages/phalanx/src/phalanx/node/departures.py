@@ -9,7 +9,10 @@ from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
 from phalanx.node.history import History
 from phalanx.partition.coordinator.loss_records import Departure
-from phalanx.wire.events import Event, MemberAdmitted, MemberRemoved, MemberSuspected
+from phalanx.wire.event import Event
+from phalanx.wire.join_events import MemberAdmitted
+from phalanx.wire.suspicion_events import MemberSuspected
+from phalanx.wire.view_events import MemberRemoved
 
 REMEMBERED = 10_000
 """The most addresses that are remembered at which no process listens."""

@@ -13,7 +13,8 @@ from heapq import merge
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.wire.events import Event, PartitionsAssigned, PartitionsDivided, PartitionsRepaired, TableSearchEnded
+from phalanx.wire.event import Event
+from phalanx.wire.table_events import PartitionsAssigned, PartitionsDivided, PartitionsRepaired, TableSearchEnded
 
 REMEMBERED = 512
 """The most decisions that are kept. Most take some hundred bytes; a view of a hundred members takes five thousand."""

@@ -28,8 +28,8 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route_each, route_untimed
 from phalanx.membership.service import MembershipService
 from phalanx.partition.installed_table import InstalledTable
-from phalanx.wire import events
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, PauseCheck, PauseCheckAnswer
+from phalanx.wire.suspicion_events import ServesAgain, WokeUp
 
 ON_ITS_OWN = -1
 """The table version in answers to a master, which does not ask for it."""
@@ -131,7 +131,7 @@ class PauseDetection:
         was_awake = self.is_awake
         if self._membership.view is None:
             return False
-        self._out.record(events.WokeUp(now - self.last, "C-23"))
+        self._out.record(WokeUp(now - self.last, "C-23"))
         self._number += 1
         self._since = self._since if self._since is not None else now
         self._ask_at = now
@@ -193,7 +193,7 @@ class PauseDetection:
             is_followed = membership.is_master and 2 * followed_by > len(view.members)
             if not is_followed and not (self._is_listed and membership.master != membership.this):
                 return False
-        self._out.record(events.ServesAgain(now - (self._since or 0), self._refused, "C-23"))
+        self._out.record(ServesAgain(now - (self._since or 0), self._refused, "C-23"))
         self._since = None
         self._refused = 0
         return True

@@ -20,7 +20,6 @@ from phalanx.common.view import ViewId
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
-from phalanx.wire import events
 from phalanx.wire.messages import (
     ActiveMigration,
     CompletedMigration,
@@ -35,6 +34,7 @@ from phalanx.wire.messages import (
     TableRequest,
     TableUpdate,
 )
+from phalanx.wire.table_events import MapSettingsDiffer, TableInstalled
 
 
 class Replicas(Protocol):
@@ -260,7 +260,7 @@ class InstalledTable:
         changed = table is not self.table
         is_first = changed and not self.table.version and not self._leads
         if is_first and (unlike := differences(self.table.maps, table.maps)):
-            self._out.record(events.MapSettingsDiffer(tuple(unlike)))
+            self._out.record(MapSettingsDiffer(tuple(unlike)))
         is_confirmed_anew = changed or installed_version != self.installed_version
         self.table, self.installed_version = table, installed_version
         if is_confirmed_anew:
@@ -272,4 +272,4 @@ class InstalledTable:
             return
         mine = table.members.index(self.this) if self.this in table.members else -2
         held = [row[0] == mine for row in table.rows if mine in row]
-        self._out.record(events.TableInstalled(table.version, sum(held), len(held) - sum(held)))
+        self._out.record(TableInstalled(table.version, sum(held), len(held) - sum(held)))

@@ -7,7 +7,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.common.table import PartitionTable
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.table_events import RebalancingProgress
 
 TELL_EVERY_MS = 5_000
 """Between two events about the progress of a rebalancing."""
@@ -86,4 +86,4 @@ class ProgressCount:
             return
         self._tell_at = now + TELL_EVERY_MS
         progress = msgspec.structs.astuple(self.progress(left, now))
-        self._out.record(events.RebalancingProgress(table.version, *progress))
+        self._out.record(RebalancingProgress(table.version, *progress))

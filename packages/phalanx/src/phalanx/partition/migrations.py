@@ -24,8 +24,8 @@ from phalanx.machine.outbox import Outbox
 from phalanx.partition.migration_phases import MigrationEvent, MigrationOutcome, MigrationPhase, Underway
 from phalanx.partition.migration_progress import Progress, ProgressCount
 from phalanx.partition.row_steps import keeping_leavers, plan_steps, row_after
-from phalanx.wire import events
 from phalanx.wire.messages import MigrationAnswer, MigrationCommit, MigrationOrder, MigrationReady, RowChange
+from phalanx.wire.table_events import MigrationCommitted, MigrationRolledBack, MigrationsPlanned, MigrationStarted
 
 REPEAT_ORDER_AFTER_MS = 1_000
 FIRST_PAUSE_MS = 200
@@ -141,9 +141,7 @@ class Migrations:
             if partition not in self.underway:
                 self._due.setdefault(_owner(table, partition), deque()).append(partition)
         if order:
-            planned = events.MigrationsPlanned(
-                table.version, len(order), steps, lacking, reason, wanted_replicas=wanted
-            )
+            planned = MigrationsPlanned(table.version, len(order), steps, lacking, reason, wanted_replicas=wanted)
             self._out.record(planned)
         return [
             self._rolled_back(underway, MigrationEvent.UNWANTED, "it is not wanted any more", table)
@@ -249,7 +247,7 @@ class Migrations:
         self.underway[partition] = underway
         self._busy.update(underway.busy)
         self.count.note_begin(now)
-        self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
+        self._out.record(MigrationStarted(*_facts(underway, table), owner))
         self._out.send(owner, MigrationOrder(partition, underway.base_version, step))
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
@@ -404,7 +402,7 @@ class Migrations:
         self._pauses.pop((underway.owner, underway.destination), None)
         self.count.note_committed(underway.copied_entries, underway.copied_bytes)
         rule = "PX-34" if event is MigrationEvent.OWNER_IS_THERE else "DL-17 DL-20"
-        self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row, rule))
+        self._out.record(MigrationCommitted(*_facts(underway, table), now - underway.began_at, row, rule))
         return MigrationOutcome(underway, row)
 
     def _rolled_back(
@@ -412,7 +410,7 @@ class Migrations:
     ) -> MigrationOutcome:
         underway.transition(event)
         self._end(underway)
-        self._out.record(events.MigrationRolledBack(*_facts(underway, table), reason))
+        self._out.record(MigrationRolledBack(*_facts(underway, table), reason))
         return MigrationOutcome(underway, None, reason)
 
     def _end(self, underway: Underway) -> None:

@@ -5,15 +5,10 @@ from __future__ import annotations
 from phalanx.membership.views.leaving import LEFT
 from phalanx.reports.event_words import level_of
 from phalanx.wire.event import Event, Level
-from phalanx.wire.events import (
-    LastMembersLeave,
-    MajorityChanged,
-    MemberAdmitted,
-    MemberRemoved,
-    MemberSuspected,
-    PartitionsRepaired,
-    ProtectionChanged,
-)
+from phalanx.wire.join_events import LastMembersLeave, MemberAdmitted
+from phalanx.wire.suspicion_events import MemberSuspected
+from phalanx.wire.table_events import PartitionsRepaired, ProtectionChanged
+from phalanx.wire.view_events import MajorityChanged, MemberRemoved
 
 
 class EventLevels:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 
 TRACE_COLUMNS = {
     "history": "string",

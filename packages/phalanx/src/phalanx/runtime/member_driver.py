@@ -55,7 +55,8 @@ from phalanx.runtime.statistics.memory_use import MEASURE_EVERY_S, MemoryUse
 from phalanx.runtime.statistics.recent_events import RecentEvents
 from phalanx.runtime.statistics.slow_turns import SlowTurns
 from phalanx.runtime.statistics.slow_updates import SlowUpdates
-from phalanx.wire.events import ClusterStarted, Joined, Left
+from phalanx.wire.join_events import Joined, Left
+from phalanx.wire.view_events import ClusterStarted
 
 logger = SafeLogger("phalanx.member")
 

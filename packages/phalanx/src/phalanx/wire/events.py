@@ -1,30 +1,35 @@
-"""The event log's schema: all facts that a member records, for people and for the audit.
+"""The event log's schema: the kinds of all facts that a member records, for people and for the audit.
 
 A driver writes each event as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's
 tag) and the fields of its class. Fields are only ever added. A decision carries its inputs and the id of its rule in
-docs/protocol. The classes stand by subject in the modules below, each with what people are told of it. Here are all of
-them under one name: an event is added by its class alone.
+docs/protocol. The classes are in one module for each subject, each class with what people read about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from phalanx.wire.event import Event as Event
-from phalanx.wire.join_events import *  # noqa: F403
-from phalanx.wire.log_events import *  # noqa: F403
-from phalanx.wire.memory_events import *  # noqa: F403
-from phalanx.wire.merge_events import *  # noqa: F403
-from phalanx.wire.suspicion_events import *  # noqa: F403
-from phalanx.wire.table_events import *  # noqa: F403
-from phalanx.wire.update_events import *  # noqa: F403
-from phalanx.wire.view_events import *  # noqa: F403
+from phalanx.wire import (
+    join_events,
+    log_events,
+    memory_events,
+    merge_events,
+    suspicion_events,
+    table_events,
+    update_events,
+    view_events,
+)
+from phalanx.wire.event import Event
 
+MODULES = (
+    join_events, view_events, suspicion_events, table_events, merge_events, memory_events, update_events, log_events,
+)  # fmt: skip
+"""The modules of events, in the order in which the reference shows them."""
 
-def _kinds_below(base: type[Event]) -> Iterator[type[Event]]:
-    for kind in base.__subclasses__():
-        yield from _kinds_below(kind) if kind.__subclasses__() else [kind]
-
-
-EVENT_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in _kinds_below(Event)}
+EVENT_KINDS: Mapping[str, type[Event]] = {
+    name: kind
+    for module in MODULES
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event and not name.startswith("_")
+}
 """Name of an event to its class."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 from phalanx_proof.sim.cluster.host import Host
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import MigrationKind
-from phalanx.wire.events import MigrationCommitted, MigrationStarted
+from phalanx.wire.table_events import MigrationCommitted, MigrationStarted
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.wire.events import LiteChanged, ViewInstalled
+from phalanx.wire.join_events import LiteChanged
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 

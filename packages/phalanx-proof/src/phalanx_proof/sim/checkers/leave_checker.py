@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId
 from phalanx.rules import is_leave
-from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
+from phalanx.wire.join_events import LiteChanged
+from phalanx.wire.table_events import PartitionLost
+from phalanx.wire.view_events import MemberRemoved, ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import EARLIER, LossKind
 from phalanx.common.table import PartitionTable
-from phalanx.wire.events import ViewInstalled
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.cluster.host import Host

@@ -7,7 +7,8 @@ that is found stable after one with a greater number takes its place before that
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.wire.events import Joined, MemberRemoved, ViewStable
+from phalanx.wire.join_events import Joined
+from phalanx.wire.view_events import MemberRemoved, ViewStable
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 

@@ -14,14 +14,9 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.node.node import Node
-from phalanx.wire.events import (
-    ClaimAnswered,
-    ClaimStarted,
-    MemberSuspected,
-    SuspicionRemoved,
-    ViewInstalled,
-)
 from phalanx.wire.messages import ClaimAnswer
+from phalanx.wire.suspicion_events import ClaimAnswered, ClaimStarted, MemberSuspected, SuspicionRemoved
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 

@@ -12,8 +12,8 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Record, Send
 from phalanx.machine.inputs import Call, Input
 from phalanx.node.node import Node
-from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import DoneReply, ErrorReply, FlagReply, ValueReply, ValuesReply
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.history.request_ids import ADMIN_FROM, JOBS_FROM

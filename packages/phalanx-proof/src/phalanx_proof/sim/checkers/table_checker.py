@@ -25,10 +25,8 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
-from phalanx.wire.events import (
-    LeaveStarted,
-    LiteChanged,
-    LiteChangeStarted,
+from phalanx.wire.join_events import LeaveStarted, LiteChanged, LiteChangeStarted
+from phalanx.wire.table_events import (
     MigrationCommitted,
     MigrationCopied,
     MigrationStarted,
@@ -36,8 +34,8 @@ from phalanx.wire.events import (
     PartitionsDivided,
     TableInstalled,
     TableSearchEnded,
-    ViewInstalled,
 )
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.wire.events import ViewInstalled
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.cluster.host import Host

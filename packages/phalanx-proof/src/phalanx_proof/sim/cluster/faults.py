@@ -10,8 +10,8 @@ from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Call, LeaveWanted
-from phalanx.wire.events import MigrationStarted
 from phalanx.wire.messages import ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest
+from phalanx.wire.table_events import MigrationStarted
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.scarce_memory import ScarceMemory
 from phalanx_proof.sim.cluster.world import World

@@ -23,7 +23,7 @@ from phalanx.machine.inputs import Input, LeaveWanted, Received, ReceivedTogethe
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.wire.codec import message_decoder
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 from phalanx.wire.messages import Message, Reply
 from phalanx_proof.sim.cluster.event_queue import EventQueue
 from phalanx_proof.sim.cluster.host import Channel, Host

@@ -8,7 +8,7 @@ schedule that is too long, never converges.
 
 from __future__ import annotations
 
-from phalanx.wire.events import JoinGivenUp
+from phalanx.wire.join_events import JoinGivenUp
 from phalanx_proof.sim.exploration.member import CRASHED, OVER
 from phalanx_proof.sim.exploration.rules import Broken, ExplorationSeen
 from phalanx_proof.sim.exploration.world import Action, ExploredWorld, WorldState

@@ -24,7 +24,7 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.service import MembershipService
 from phalanx.wire import messages as m
-from phalanx.wire.events import Event
+from phalanx.wire.event import Event
 from phalanx_proof.sim.exploration.canonical_form import CLOCK_START, form_of
 from phalanx_proof.sim.exploration.rules import ExplorationSeen, Ghost, find_broken
 

@@ -13,7 +13,10 @@ import msgspec
 from phalanx.common.ids import MemberId, Target
 from phalanx.common.view import MembersView
 from phalanx.wire import messages as m
-from phalanx.wire.events import ClaimEnded, ClaimStarted, Event, MemberAdmitted, MemberRemoved, ViewInstalled
+from phalanx.wire.event import Event
+from phalanx.wire.join_events import MemberAdmitted
+from phalanx.wire.suspicion_events import ClaimEnded, ClaimStarted
+from phalanx.wire.view_events import MemberRemoved, ViewInstalled
 
 Broken = tuple[str, str]
 """A rule, and how it was broken."""

@@ -17,8 +17,9 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, Target, address_of, is_member
 from phalanx.common.table import PartitionTable
 from phalanx.machine.effects import Finished
-from phalanx.wire.events import Event, ViewInstalled
+from phalanx.wire.event import Event
 from phalanx.wire.messages import MastershipClaim, Message, Reply
+from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.view_checker import ViewChecker
 from phalanx_proof.sim.cluster.host import Channel, Host

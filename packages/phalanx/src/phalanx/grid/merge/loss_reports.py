@@ -21,7 +21,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, OrphansMerged, TableConfirmed
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.merge_events import KeptDropped
 from phalanx.wire.messages import KeptReport, Returned
 
 REPORT_EVERY_MS: Millis = 500
@@ -96,7 +96,7 @@ class LossReports:
             table.version, self._this, self._view_version, self._clock.read(now) >> COUNTER_BITS, LossKind.KEPT, of, bits_of(partitions),
             named((member, how) for member in former), len(former), entries,
         )  # fmt: skip
-        self._out.record(events.KeptDropped(former, sum(map(len, lost.values())), entries))
+        self._out.record(KeptDropped(former, sum(map(len, lost.values())), entries))
         self._out.send(self._master, KeptReport(0, 0, former, losses=(loss,)))
 
     # --- what is missing in the table ------------------------------------------------------------------------------

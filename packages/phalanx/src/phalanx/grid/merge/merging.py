@@ -29,7 +29,7 @@ from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver, NewTable, NewView, OrphansMerged
 from phalanx.machine.routes import Routes, route
-from phalanx.wire import events
+from phalanx.wire.merge_events import DataKept, MergeEnded, MergeStarted
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
 
 FIRST_ID = 1 << 48
@@ -108,7 +108,7 @@ class DataMerging:
             for side in self.orphaned.unmerged():
                 side.begin(self._ownership.table.losses, now)
                 self._follower.observe(side.ended, now)
-                self._out.record(events.MergeStarted(side.former, len(side.replicas), side.entries))
+                self._out.record(MergeStarted(side.former, len(side.replicas), side.entries))
         self._retry_at = now
         self.go_on(now)
 
@@ -395,7 +395,7 @@ class DataMerging:
             self.orphaned.add(keep(ownership.this, table, held, self._follower.stamp(now), now))
             self.orphaned.losses = self.orphaned.losses.united_with(table.losses)
         if self.orphaned:
-            self._out.record(events.DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
+            self._out.record(DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
 
     def _end(self, handed: OpenRequest, now: Millis) -> None:
         """End a request that the owner has acknowledged, and send the next one of its replica."""
@@ -423,7 +423,5 @@ class DataMerging:
         side.done.add(partition)
         if not side.replicas:
             took_ms = now - (side.began_at if side.began_at is not None else now)
-            self._out.record(
-                events.MergeEnded(side.former, side.entries, side.sent, side.taken, side.left_to_others, took_ms)
-            )
+            self._out.record(MergeEnded(side.former, side.entries, side.sent, side.taken, side.left_to_others, took_ms))
         self._let_leave(now)

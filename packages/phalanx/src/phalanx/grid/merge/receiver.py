@@ -27,7 +27,7 @@ from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.reads import Reads
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.merge_events import MergeConflict, MergeConflicts, MergedTooOld
 from phalanx.wire.messages import (
     CountReply,
     FindWrittenBefore,
@@ -131,21 +131,19 @@ class MergeReceiver:
         conflicts = [each for each in judged if each.verdict.is_conflict and each.here is not None]
         if conflicts:
             named = tuple(
-                events.MergeConflict(
+                MergeConflict(
                     _shown(each.key), each.kept.stamp, each.here.stamp if each.here is not None else 0,
                     "kept" if each.verdict is Verdict.WINS else "here",
                 )
                 for each in conflicts[:NAMED_AT_MOST]
             )  # fmt: skip
             won = sum(each.verdict is Verdict.WINS for each in conflicts)
-            self._out.record(
-                events.MergeConflicts(message.former, target_of(message.map), policy, len(conflicts), won, named)
-            )
+            self._out.record(MergeConflicts(message.former, target_of(message.map), policy, len(conflicts), won, named))
         too_old = [each for each in judged if each.verdict is Verdict.TOO_OLD]
         if too_old:
             keys = tuple(_shown(each.key) for each in too_old[:NAMED_AT_MOST])
             forgotten = max(each.owned.replica.purged_to_of(message.map) for each in too_old)
-            self._out.record(events.MergedTooOld(message.former, target_of(message.map), len(too_old), keys, forgotten))
+            self._out.record(MergedTooOld(message.former, target_of(message.map), len(too_old), keys, forgotten))
 
 
 class VersionWriter:

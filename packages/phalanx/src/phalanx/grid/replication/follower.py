@@ -23,7 +23,6 @@ from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
-from phalanx.wire import events
 from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,
@@ -43,6 +42,7 @@ from phalanx.wire.messages import (
     ReplicateStaged,
     ReplicateUpdates,
 )
+from phalanx.wire.table_events import MigrationFinalized
 
 
 class Follower:
@@ -303,7 +303,7 @@ class Follower:
         by_itself = version == state.base_version + 1 and table.slots(partition)[after:][:1] == (self.this,)
         committed = outcomes.get((partition, state.base_version), by_itself)
         self._out.record(
-            events.MigrationFinalized(partition, state.base_version, "destination", before, after, committed, version)
+            MigrationFinalized(partition, state.base_version, "destination", before, after, committed, version)
         )
 
     def _end_former_order(

@@ -40,7 +40,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.machine.facts import MemoryKnown
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.memory_events import MemoryFull, MemoryNearlyFull
 from phalanx.wire.messages import (
     CopyChunk,
     MemoryReport,
@@ -235,9 +235,9 @@ class MemoryGuard:
         was_near, is_near = (each is not MemoryLevel.ROOM for each in (before, level))
         was_full, is_full = (each is MemoryLevel.FULL for each in (before, level))
         if was_near != is_near:
-            self._out.record(events.MemoryNearlyFull(is_near, self.used, self.limit))
+            self._out.record(MemoryNearlyFull(is_near, self.used, self.limit))
         if was_full != is_full:
-            self._out.record(events.MemoryFull(is_full, self.used, self.limit, self.resident))
+            self._out.record(MemoryFull(is_full, self.used, self.limit, self.resident))
         self._look_again()
         if not self.limit:
             self.alone_until = UNLIMITED

@@ -25,7 +25,7 @@ from phalanx.common.map_plan import REMEMBERED_NAMES, MapPlan
 from phalanx.common.map_settings import Protection
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.table_events import ProtectionChanged
 
 REMEDY = "start or reconnect members, or change this with 'phalanx map protect'"
 
@@ -147,7 +147,7 @@ class ProtectionGuard:
     def _tell(self, name: str, protection: Protection, lacking: str) -> None:
         view_version = self._view.version if self._view is not None else 0
         self._out.record(
-            events.ProtectionChanged(
+            ProtectionChanged(
                 name, bool(lacking), protection.minimum, protection.majority, protection.reads, protection.writes,
                 self.live, view_version, lacking, owner=self._out.this,
             )

@@ -21,8 +21,8 @@ from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.serving.update_results import EvaluationRefused, Updated
 from phalanx.grid.serving.updates import Function, apply_function
 from phalanx.machine.outbox import Outbox
-from phalanx.wire.events import EvaluationFailed
 from phalanx.wire.messages import ErrorReply, ScanPacked, UpdateValue, UpdateWhere
+from phalanx.wire.update_events import EvaluationFailed
 
 RECORD_AGAIN_MS: Final[Millis] = 60_000
 """The shortest time between two events about one kind of request."""

@@ -16,7 +16,12 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.words import counted
 from phalanx.reports.event_words import find_notice, in_words, read_event
 from phalanx.rules import is_leave
-from phalanx.wire import events as e
+from phalanx.wire.event import Event
+from phalanx.wire.join_events import Joined, LeaveStarted, Left, MemberAdmitted
+from phalanx.wire.merge_events import MergeConflicts
+from phalanx.wire.suspicion_events import ClaimAnswered, ClaimEnded, ClaimStarted, MemberSuspected, SuspicionRemoved
+from phalanx.wire.table_events import FullyReplicated, MigrationsPlanned, PartitionsRepaired
+from phalanx.wire.view_events import MajorityChanged, MemberRemoved, ViewInstalled
 
 MOST: Final = 100
 """So many of the last lines are told."""
@@ -27,9 +32,9 @@ WITH_MS: Final[Millis] = 10_000
 NEWS_MS: Final[Millis] = 60_000
 """So long a line is news."""
 _DRAWN: Final = (
-    e.ViewInstalled, e.MemberAdmitted, e.Joined, e.MemberRemoved, e.Left, e.LeaveStarted, e.MemberSuspected, e.SuspicionRemoved,
-    e.ClaimStarted, e.ClaimAnswered, e.ClaimEnded, e.MajorityChanged, e.PartitionsRepaired, e.MigrationsPlanned, e.FullyReplicated,
-    e.MergeConflicts,
+    ViewInstalled, MemberAdmitted, Joined, MemberRemoved, Left, LeaveStarted, MemberSuspected, SuspicionRemoved,
+    ClaimStarted, ClaimAnswered, ClaimEnded, MajorityChanged, PartitionsRepaired, MigrationsPlanned, FullyReplicated,
+    MergeConflicts,
 )  # fmt: skip
 """Decisions that are told here in other words than their own."""
 
@@ -46,12 +51,12 @@ class KnownEvent:
     fields: Mapping[str, Any]
 
     @cached_property
-    def event(self) -> e.Event | None:
+    def event(self) -> Event | None:
         """Return the event itself; None: it is one of another release, or lacks a field."""
         return read_event(self.kind, self.fields)
 
 
-_RepairEvent = e.PartitionsRepaired | e.MigrationsPlanned | e.FullyReplicated
+_RepairEvent = PartitionsRepaired | MigrationsPlanned | FullyReplicated
 
 
 class StoryLine:
@@ -92,7 +97,7 @@ class StoryLine:
 class _ViewLine(StoryLine):
     """A member list, and how it differs from the one before."""
 
-    def __init__(self, told: KnownEvent, view: e.ViewInstalled) -> None:
+    def __init__(self, told: KnownEvent, view: ViewInstalled) -> None:
         self.version, self.members = view.view_version, view.members
         super().__init__(f"view {self.version} {view.maker}", told, "view", "info")
         self.came: set[MemberId] = set()
@@ -118,20 +123,20 @@ class _ViewLine(StoryLine):
         """Take a decision that led to the list, or followed from it; then it is known also if the list before is not."""
         event, members = told.event, self.members
         match event:
-            case e.MemberAdmitted() if event.joiner in members:
+            case MemberAdmitted() if event.joiner in members:
                 self.came.add(event.joiner)
                 self.went.update(event.replaced)
-            case e.Joined() if told.by in members:
+            case Joined() if told.by in members:
                 if not self.begins:
                     self.came.add(told.by)
-            case e.MemberRemoved() if event.removed not in members:
+            case MemberRemoved() if event.removed not in members:
                 self.went.add(event.removed)
                 if is_leave(event.rule):
                     self.left.add(event.removed)
-            case e.Left() if told.by not in members:
+            case Left() if told.by not in members:
                 self.went.add(told.by)
                 self.left.add(told.by)
-            case e.MajorityChanged(has_majority=False) if told.by in members:
+            case MajorityChanged(has_majority=False) if told.by in members:
                 self.without_majority[told.by] = told.at
             case _:
                 return
@@ -175,7 +180,7 @@ class _SuspicionLine(StoryLine):
 
     def add(self, told: KnownEvent) -> None:
         super().add(told)
-        (self._by.add if isinstance(told.event, e.MemberSuspected) else self._by.discard)(address_of(told.by))
+        (self._by.add if isinstance(told.event, MemberSuspected) else self._by.discard)(address_of(told.by))
 
     def put_into_words(self) -> None:
         if self._by:
@@ -206,13 +211,13 @@ class _RepairLine(StoryLine):
 
     def _note(self, told: KnownEvent) -> None:
         match told.event:
-            case e.PartitionsRepaired(gone=gone, lost=lost):
+            case PartitionsRepaired(gone=gone, lost=lost):
                 self._gone.update(map(address_of, gone))
                 self._lost.update(lost)
                 self.about |= self._gone
-            case e.MigrationsPlanned(lacking=lacking):
+            case MigrationsPlanned(lacking=lacking):
                 self._lacking = max(self._lacking, lacking)
-            case e.FullyReplicated(took_ms=took_ms):
+            case FullyReplicated(took_ms=took_ms):
                 self._took_ms, self.at = took_ms, told.at
 
     def put_into_words(self) -> None:
@@ -239,7 +244,7 @@ class _MergeLine(StoryLine):
 
     def add(self, told: KnownEvent) -> None:
         super().add(told)
-        if isinstance(event := told.event, e.MergeConflicts):
+        if isinstance(event := told.event, MergeConflicts):
             self._maps.add(event.map)
             self._keys += event.count
             self._won += event.kept_won
@@ -287,7 +292,7 @@ class StoryLines:
     def _make_views(self) -> None:
         before: dict[MemberId, Sequence[MemberId]] = {}
         for told in self._decided:
-            if isinstance(told.event, e.ViewInstalled) and told.event.members:
+            if isinstance(told.event, ViewInstalled) and told.event.members:
                 fresh = _ViewLine(told, told.event)
                 view = self._views.setdefault(fresh.key, fresh)
                 view.add(told)
@@ -304,25 +309,25 @@ class StoryLines:
     def _take(self, told: KnownEvent) -> None:
         event = told.event
         match event:
-            case e.MemberSuspected() | e.SuspicionRemoved():
+            case MemberSuspected() | SuspicionRemoved():
                 self._take_suspicion(told, event)
-            case e.LeaveStarted():
+            case LeaveStarted():
                 self._take_departure(told, event.leaver)
-            case e.MemberRemoved():
+            case MemberRemoved():
                 self._take_departure(told, event.removed)
-            case e.Left():
+            case Left():
                 self._take_departure(told, told.by)
-            case e.ClaimStarted() | e.ClaimAnswered() | e.ClaimEnded():
-                claimer = event.claimer if isinstance(event, e.ClaimAnswered) else told.by
+            case ClaimStarted() | ClaimAnswered() | ClaimEnded():
+                claimer = event.claimer if isinstance(event, ClaimAnswered) else told.by
                 near = [each for each in self._views.values() if each.members[0] == claimer and each.has_new_master]
                 near = [each for each in near if abs(each.at - told.at) < WITH_MS]
                 if near:
                     near[0].add(told)
-            case e.PartitionsRepaired() | e.MigrationsPlanned() | e.FullyReplicated():
+            case PartitionsRepaired() | MigrationsPlanned() | FullyReplicated():
                 self._take_repair(told, event)
-            case e.MajorityChanged(has_majority=True):
+            case MajorityChanged(has_majority=True):
                 self._take_majority(told)
-            case e.MergeConflicts():
+            case MergeConflicts():
                 merge = self._merges.get(event.former)
                 if merge is None:
                     merge = self._merges[event.former] = _MergeLine(told, event.former)
@@ -339,14 +344,14 @@ class StoryLines:
         event = told.event
         if (view := self._without(gone, told.at)) is not None:
             view.add(told)
-            if isinstance(event, e.LeaveStarted):
+            if isinstance(event, LeaveStarted):
                 view.left.add(gone)
-        elif isinstance(event, e.LeaveStarted):
+        elif isinstance(event, LeaveStarted):
             said = f"{address_of(gone)} is leaving: {counted(event.replicas_to_hand_over, 'replica')} to hand over"
             self._lines.append(StoryLine(f"leave {gone}", told, "view", "info", said))
 
-    def _take_suspicion(self, told: KnownEvent, event: e.MemberSuspected | e.SuspicionRemoved) -> None:
-        suspect, is_over = event.suspect, isinstance(event, e.SuspicionRemoved)
+    def _take_suspicion(self, told: KnownEvent, event: MemberSuspected | SuspicionRemoved) -> None:
+        suspect, is_over = event.suspect, isinstance(event, SuspicionRemoved)
         if (view := self._without(suspect, told.at)) is not None:
             view.add(told)
         elif suspect in self._suspicions and (is_over or self._suspicions[suspect].is_open):
@@ -368,14 +373,14 @@ class StoryLines:
         last = self._repairs.get(told.by)
         if last is not None and not last.is_over:
             last.add(told)
-        elif isinstance(event, e.MigrationsPlanned) and not event.lacking:
+        elif isinstance(event, MigrationsPlanned) and not event.lacking:
             because = f", because {event.reason}" if event.reason else ""
             said = f"{counted(event.partitions, 'partition')} are moved{because}"
             self._lines.append(StoryLine(f"moves {event.table_version}", told, "repair", "info", said))
         else:
             line = self._repairs[told.by] = _RepairLine(told, event)
             self._lines.append(line)
-        if isinstance(event, e.PartitionsRepaired) and event.lost:
+        if isinstance(event, PartitionsRepaired) and event.lost:
             said = f"{counted(len(event.lost), 'partition')} lost: {_names(event.gone)} held their last replicas"
             self._lines.append(StoryLine(f"lost {event.table_version}", told, "lost", "bad", said))
 

@@ -15,8 +15,8 @@ from phalanx.membership.claim.succession import Succession
 from phalanx.membership.peer_watch import PeerWatch
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.wire import events
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
+from phalanx.wire.suspicion_events import ClaimAnswered
 
 
 class ClaimAnswers:
@@ -50,7 +50,7 @@ class ClaimAnswers:
             self._watch.expect_confirmations(now)
         else:
             self._watch.question(not_suspected, sender, now)
-        self._local.out.record(events.ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
+        self._local.out.record(ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
         answer = ClaimAnswer(message.claim_id, agrees, view if agrees else None, False, memory, bound_ms)
         self._local.out.send(sender, answer)
 

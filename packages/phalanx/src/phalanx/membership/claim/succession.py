@@ -17,8 +17,8 @@ from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.role import Role, RoleEvent
 from phalanx.membership.state import MembershipState
-from phalanx.wire import events
 from phalanx.wire.messages import ClaimAnswer
+from phalanx.wire.suspicion_events import ClaimEnded, ClaimStarted
 
 
 class Succession:
@@ -71,7 +71,7 @@ class Succession:
         timing = (now + self._local.config.claim_timeout_ms, self._local.config.retry_interval_ms)
         self.claim = Claim(self._local, self._claims_made, view, timing)
         suspected = tuple(self._suspicions.suspected)
-        self._local.out.record(events.ClaimStarted(self._claims_made, view.version, suspected, "CS-53"))
+        self._local.out.record(ClaimStarted(self._claims_made, view.version, suspected, "CS-53"))
         self.claim.ask_younger(view, suspected, now)
         self.end_if_over(now)
 
@@ -102,7 +102,7 @@ class Succession:
         view = claim.final_view()
         took_ms = now - self._claim_started
         self._local.out.record(
-            events.ClaimEnded(claim.claim_id, "this member is the master", claim.left_out(), took_ms, "CS-63 CS-65")
+            ClaimEnded(claim.claim_id, "this member is the master", claim.left_out(), took_ms, "CS-63 CS-65")
         )
         self._accession.win(claim, view, now)
 

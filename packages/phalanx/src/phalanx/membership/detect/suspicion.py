@@ -21,7 +21,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.membership.detect.connection_evidence import ConnectionEvidence
 from phalanx.membership.detect.failure_detector import FailureDetector, make_failure_detector
 from phalanx.membership.detect.master_confirmations import MasterConfirmations
-from phalanx.wire.events import MemberSuspected, SuspicionRemoved
+from phalanx.wire.suspicion_events import MemberSuspected, SuspicionRemoved
 
 
 class Trust(enum.StrEnum):

@@ -34,7 +34,7 @@ from phalanx.common.words import counted
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.mutual_seeds import MutualSeeds
-from phalanx.wire.events import JoinAttemptFailed, JoinWaits
+from phalanx.wire.join_events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
     JoinRedirect,
     JoinRefused,

@@ -11,7 +11,7 @@ from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.former_members import REMEMBERED, lasting
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.wire import events
+from phalanx.wire.join_events import SeedsChanged
 from phalanx.wire.messages import JoinResponse
 
 
@@ -44,7 +44,7 @@ class JoinSurroundings:
         former = self._gone.former
         if (former.found, former.not_found) != (event.addresses, event.failures):
             former.found, former.not_found = event.addresses, event.failures
-            self._local.out.record(events.SeedsChanged(event.addresses, event.failures))
+            self._local.out.record(SeedsChanged(event.addresses, event.failures))
 
     def note_looking(self, sender: MemberId, release: Release) -> None:
         """Note a process that is in no cluster."""

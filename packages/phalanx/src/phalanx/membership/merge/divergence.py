@@ -22,7 +22,6 @@ from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.outgoing import ViewPublisher
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.wire import events
 from phalanx.wire.messages import (
     Complaint,
     Heartbeat,
@@ -31,6 +30,7 @@ from phalanx.wire.messages import (
     MasterConfirmation,
     MembersUpdate,
 )
+from phalanx.wire.suspicion_events import ComplaintJudged, ComplaintSent, StaleMessageIgnored
 
 
 class Divergence:
@@ -52,7 +52,7 @@ class Divergence:
                                 "told a member that is not in the list to go its own way", "CS-44")  # fmt: skip
         elif state.role is Role.SLAVE and state.master not in self._suspicions.suspected:
             view, master = state.joined(), known(state.master, "a slave has a master")
-            self._local.out.record(events.ComplaintSent(sender, master, "CS-48"))
+            self._local.out.record(ComplaintSent(sender, master, "CS-48"))
             complaint = Complaint(view.version, view.maker, sender, message.view_version, message.view_maker)
             self._local.out.send(master, complaint)
 
@@ -73,7 +73,7 @@ class Divergence:
         if message.complainee not in state.members:
             receivers.append(message.complainee)
             self._tell(message.complainee, message.complainee_version, message.complainee_maker)
-        self._local.out.record(events.ComplaintJudged(sender, message.complainee, tuple(receivers), "CS-49"))
+        self._local.out.record(ComplaintJudged(sender, message.complainee, tuple(receivers), "CS-49"))
         if not receivers:
             # Both are members: the complainer has an old list.
             self._local.out.send(sender, self._publisher.members_update())
@@ -116,5 +116,5 @@ class Divergence:
             # Two clusters have admitted this member: it is in the one that answered first.
             self.on_foreign_list(sender, message, now)
         else:
-            self._local.out.record(events.StaleMessageIgnored(sender, "answer to an earlier join request", "EL-12"))
+            self._local.out.record(StaleMessageIgnored(sender, "answer to an earlier join request", "EL-12"))
         return False

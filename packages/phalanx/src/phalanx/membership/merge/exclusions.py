@@ -9,8 +9,8 @@ from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.incarnation import Incarnation
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.wire import events
 from phalanx.wire.messages import ClaimAnswer, ExplicitSuspicion, Heartbeat, MergeOrder
+from phalanx.wire.suspicion_events import StaleMessageIgnored
 
 DIVERGED = "it said that our views have diverged"
 
@@ -36,9 +36,7 @@ class Exclusions:
         if view is None or sender not in state.members or state.role is Role.HANDING_OVER:
             return []
         if (message.about_version, message.about_maker) != (view.version, view.maker):
-            self._local.out.record(
-                events.StaleMessageIgnored(sender, "explicit suspicion about an earlier view", "A.6-21")
-            )
+            self._local.out.record(StaleMessageIgnored(sender, "explicit suspicion about an earlier view", "A.6-21"))
             return []
         theirs = message.view
         if message.come_back and sender == state.master and theirs is not None and self._local.this not in theirs:

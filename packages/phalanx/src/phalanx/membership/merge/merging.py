@@ -29,8 +29,8 @@ from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.table_news import TableNews
-from phalanx.wire import events
 from phalanx.wire.messages import MergeOrder, MergeProbe
+from phalanx.wire.view_events import OtherSideFound
 
 PROBES_AT_ONCE = 8
 """The fewest addresses of one round, if there are so many; the next round continues after them."""
@@ -221,7 +221,7 @@ class Merging:
     def _record(self, message: MergeProbe, decision: str) -> None:
         theirs, mine = message.view, self._state.joined()
         self._local.out.record(
-            events.OtherSideFound(
+            OtherSideFound(
                 theirs.master, len(theirs.members), theirs.version, message.has_data,
                 mine.version, len(mine.members), self._table.has_data, decision, "EL-57 EL-62",
             )

@@ -37,8 +37,8 @@ from phalanx.membership.partial.connectivity_reports import ConnectivityReports
 from phalanx.membership.peer_watch import PeerWatch
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.removals import ForcedRemovals
-from phalanx.wire import events
 from phalanx.wire.messages import Heartbeat
+from phalanx.wire.suspicion_events import LinksReported, ResolutionDecided, ResolutionTakenBack
 
 RULE = "PD-24"
 
@@ -175,7 +175,7 @@ class Resolution:
         cannot_reach = self.reports.of(reporter)
         if cannot_reach != before:
             again = tuple(member for member in before if member not in cannot_reach)
-            self._local.out.record(events.LinksReported(reporter, cannot_reach, again, "PD-13 PD-23"))
+            self._local.out.record(LinksReported(reporter, cannot_reach, again, "PD-13 PD-23"))
         if is_changed:
             self._on_change()
 
@@ -236,7 +236,7 @@ class Resolution:
         evacuation, self._search = self.evacuation, None
         self._state.evacuate(None)
         if evacuation is not None:
-            self._local.out.record(events.ResolutionTakenBack(evacuation.removed, reason, "PD-21"))
+            self._local.out.record(ResolutionTakenBack(evacuation.removed, reason, "PD-21"))
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Resolution:
             return
         links = self.reports.links
         for reporter, suspect in self.reports.tick():
-            self._local.out.record(events.LinksReported(reporter, self.reports.of(reporter), (suspect,), "PD-13 EL-45"))
+            self._local.out.record(LinksReported(reporter, self.reports.of(reporter), (suspect,), "PD-13 EL-45"))
         if links != self.reports.links:
             self._on_change()
         if self.stage is ResolutionStage.REPORTED and (to_resolve := self.reports.to_resolve()):
@@ -315,7 +315,7 @@ class Resolution:
         self._transition(ResolutionEvent.FOUND)
         reported = tuple((reporter, *suspects) for reporter, suspects in self.reports.by_reporter.items())
         self._local.out.record(
-            events.ResolutionDecided(
+            ResolutionDecided(
                 tuple(self._searched), reported, found.members, found.removed, found.narrowed,
                 found.optimal, found.could_be_larger_by, found.because,
                 "PD-22 PD-26" if found.optimal else "PD-19",

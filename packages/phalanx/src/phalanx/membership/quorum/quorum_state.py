@@ -21,7 +21,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.view_events import MajorityChanged, ViewAccepted, ViewStable
 
 
 class _Missing:
@@ -215,7 +215,7 @@ class QuorumState:
     def _judge(self) -> None:
         had, self.has_majority = self.has_majority, self.footing is not None and self.footing.has_majority
         if had != self.has_majority and self._view is not None:
-            self._out.record(events.MajorityChanged(self._view.version, self.has_majority, self.words(), "EL-50 EL-63"))
+            self._out.record(MajorityChanged(self._view.version, self.has_majority, self.words(), "EL-50 EL-63"))
 
     # --- becoming stable -------------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class QuorumState:
         self._has_removed = False
         stable = settled.stable
         besides = tuple(sorted(rules.present_in(view, settled.former).difference(stable.voters)))
-        self._out.record(events.ViewStable(stable.version, stable.number, stable.voters, besides))
+        self._out.record(ViewStable(stable.version, stable.number, stable.voters, besides))
         return True
 
     def on_stable(self, version: int, maker: str) -> None:
@@ -301,7 +301,7 @@ class QuorumState:
             self._waiting_for.clear()
             self.left.clear()
             self._has_removed = False
-            self._out.record(events.ViewAccepted(self._view.version, self._view.members, before, "EL-63"))
+            self._out.record(ViewAccepted(self._view.version, self._view.members, before, "EL-63"))
             self._judge()
 
     # --- for others ------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from phalanx.membership.table_news import TableNews
 from phalanx.membership.view_installation import ViewInstallation
 from phalanx.membership.views.publication import Publication, Publications
 from phalanx.membership.wishes import OwnWishes
-from phalanx.wire import events
+from phalanx.wire.join_events import JoinAnswered, JoinHeldBack, JoinRequestRefused, MemberAdmitted
 from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinResponse, MembersAck
 
 FULL = "CS-09 max_members"
@@ -47,7 +47,7 @@ class JoinRefusals:
         state, out = self._state, self._local.out
         refusal, rule = self._refusal(sender, message, queued)
         if refusal:
-            out.record(events.JoinRequestRefused(sender, refusal, rule))
+            out.record(JoinRequestRefused(sender, refusal, rule))
             # Only a refusal because it is full, or too new, says that this is the joiner's own cluster.
             is_its_own = state.view is not None and rule in (FULL, VERSION)
             out.send(sender, JoinRefused(message.request_id, False, refusal, is_its_own))
@@ -56,7 +56,7 @@ class JoinRefusals:
             # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
             # incarnation would be a member again, at another age than those know that saw it before (EL-20).
             reason = "this incarnation was a member and has been removed"
-            out.record(events.JoinRequestRefused(sender, reason, "EL-20 EL-21"))
+            out.record(JoinRequestRefused(sender, reason, "EL-20 EL-21"))
             out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
             return True
         return False
@@ -144,7 +144,7 @@ class Newcomers:
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
             rejoins = bool(before) or self._gone.former.addresses.pop(at, None) is not None
-            self._local.out.record(events.MemberAdmitted(joiner, version, before, rejoins))
+            self._local.out.record(MemberAdmitted(joiner, version, before, rejoins))
 
     def learn(self, requests: Iterable[JoinRequest], now: Millis) -> None:
         """Take over what the joiners' processes know from earlier incarnations."""
@@ -223,7 +223,7 @@ class Admission:
         if held is None:
             return False
         if held.is_news:
-            out.record(events.JoinHeldBack(joiner, held.reach, held.reason, "PD-24 PD-28"))
+            out.record(JoinHeldBack(joiner, held.reach, held.reason, "PD-24 PD-28"))
         out.send(joiner, JoinRefused(message.request_id, True, held.reason, True, waits=True, reach=held.reach))
         return True
 
@@ -292,7 +292,7 @@ class Admission:
                     # The list is the next master's, which answers for itself.
                     out.send(joiner, JoinRedirect(request_id, view.master))
                 else:
-                    out.record(events.JoinAnswered(joiner, view.version, late))
+                    out.record(JoinAnswered(joiner, view.version, late))
                     out.send(joiner, self._newcomers.response(request_id, view, now))
         self._admit_queued(now)
 

@@ -13,7 +13,7 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.departure_record import NotedDeparture
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.state import MembershipState
-from phalanx.wire import events
+from phalanx.wire.view_events import ClusterVersionWaits
 
 NAMED = 3
 """So many members are named; the others are counted."""
@@ -79,7 +79,7 @@ class AwaitedMembers:
         awaited = frozenset((address, each.how) for address, each in absent.items())
         if awaited - self._recorded:
             words = absence_words(absent, now)
-            self._local.out.record(events.ClusterVersionWaits(PROTOCOL_VERSION, tuple(absent), words))
+            self._local.out.record(ClusterVersionWaits(PROTOCOL_VERSION, tuple(absent), words))
         self._recorded = awaited
 
     def _find(self, now: Millis) -> dict[Address, NotedDeparture]:

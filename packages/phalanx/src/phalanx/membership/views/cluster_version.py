@@ -20,8 +20,8 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import ViewInstallation
 from phalanx.membership.views.awaited import AwaitedMembers, named
-from phalanx.wire import events
 from phalanx.wire.messages import MasterConfirmation
+from phalanx.wire.view_events import ClusterVersionChanged
 
 
 class ClusterVersion:
@@ -164,7 +164,5 @@ class ClusterVersion:
         self._told_releases.clear()
         self._told_since = None
         if (version, is_held) != (before.cluster_version, before.is_version_held):
-            self._local.out.record(
-                events.ClusterVersionChanged(view.version, before.cluster_version, version, is_held, rule)
-            )
+            self._local.out.record(ClusterVersionChanged(view.version, before.cluster_version, version, is_held, rule))
         self._installation.publish(view, rule, now)

@@ -16,8 +16,9 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.views.admission import Admission
 from phalanx.membership.views.master_handover import MasterHandover
 from phalanx.membership.views.removals import Removals
-from phalanx.wire import events
+from phalanx.wire.join_events import LeaveStarted
 from phalanx.wire.messages import Heartbeat, LeaveRequest, MembersAck
+from phalanx.wire.view_events import MemberRemoved
 
 LEFT = "PX-01"
 
@@ -36,7 +37,7 @@ class LeaveRequests:
         if state.is_master and sender in state.members and sender not in duties.leaving:
             self.begin(sender, now)
             to_hand_over = duties.replicas_to_hand_over(sender, state.joined())
-            self._local.out.record(events.LeaveStarted(sender, to_hand_over))
+            self._local.out.record(LeaveStarted(sender, to_hand_over))
 
     def begin(self, member: MemberId, now: Millis) -> None:
         """Move, as the master, the replicas of a member away, because it asked to leave."""
@@ -149,7 +150,7 @@ class Resignation:
             self._incarnation.leave()
             return None
         new = view.with_change(this, frozenset({this}), ())
-        out.record(events.MemberRemoved(this, new.version, "it left", LEFT))
+        out.record(MemberRemoved(this, new.version, "it left", LEFT))
         update = self._publisher.handover(new)
         self._state.follow(this, RoleEvent.HANDS_OVER)
         self.hand_over = MasterHandover(update, self.time_limit(now), out)

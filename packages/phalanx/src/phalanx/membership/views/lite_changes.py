@@ -8,7 +8,7 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.state import MembershipState
 from phalanx.membership.wishes import OwnWishes
-from phalanx.wire import events
+from phalanx.wire.join_events import LiteChanged, LiteChangeStarted
 
 
 class LiteChanges:
@@ -46,7 +46,7 @@ class LiteChanges:
             duties.demoting.add(member)
             self._state.tell_change()
             to_hand_over = duties.replicas_to_hand_over(member, view)
-            self._local.out.record(events.LiteChangeStarted(member, to_hand_over))
+            self._local.out.record(LiteChangeStarted(member, to_hand_over))
         return None
 
     def on_handed_over(self, member: MemberId) -> MembersView | None:
@@ -64,5 +64,5 @@ class LiteChanges:
 
     def _change(self, member: MemberId, *, lite: bool) -> MembersView:
         new = self._state.joined().with_lite(self._local.this, member, lite=lite)
-        self._local.out.record(events.LiteChanged(member, lite, new.version))
+        self._local.out.record(LiteChanged(member, lite, new.version))
         return new

@@ -14,7 +14,7 @@ from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.outgoing import ViewPublisher
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.admission import Admission
-from phalanx.wire import events
+from phalanx.wire.view_events import MemberRemoved
 
 
 class Removals:
@@ -40,7 +40,7 @@ class Removals:
         new = before.with_change(self._local.this, frozenset(gone), ())
         for member in gone:
             why = (reasons or {}).get(member) or self._suspicions.suspected.get(member, "")
-            self._local.out.record(events.MemberRemoved(member, new.version, why, rule))
+            self._local.out.record(MemberRemoved(member, new.version, why, rule))
         self._admission.publish(new, "CS-11 removed", now)
         return before
 

@@ -19,7 +19,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.map_replacement import NOT_KNOWN
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
-from phalanx.wire import events
+from phalanx.wire.table_events import BackupsChanged, MapProtected, MergePolicyChanged, PartitionsDivided
 
 MOST_PARTS = 64
 """Most parts into which one request divides a partition: a typing error should not create a million partitions."""
@@ -75,12 +75,12 @@ class AdminRequests:
         self._publication.note_all_changed(now)
         if change.protection is not None:
             p = change.protection
-            self._out.record(events.MapProtected(name, p.minimum, p.majority, p.reads, p.writes, table.version))
+            self._out.record(MapProtected(name, p.minimum, p.majority, p.reads, p.writes, table.version))
         if change.merge_policy is not None:
-            self._out.record(events.MergePolicyChanged(name, change.merge_policy, table.version))
+            self._out.record(MergePolicyChanged(name, change.merge_policy, table.version))
         if change.backups is not None:
             count = change.backups
-            self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
+            self._out.record(BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
         return change.backups is not None
 
     def want_count(self, count: int) -> bool:
@@ -109,4 +109,4 @@ class AdminRequests:
         table = before.with_partition_count(count)
         self._installed.install(table, table.version)
         self._publication.note_all_changed(now)
-        self._out.record(events.PartitionsDivided(before.partition_count, count, table.version))
+        self._out.record(PartitionsDivided(before.partition_count, count, table.version))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from phalanx.common.ids import MemberId
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.memory_events import ClusterMemoryShort
 from phalanx.wire.messages import MemoryReport, MissingMemory
 
 
@@ -63,7 +63,7 @@ class ClusterMemory:
         worst = worst_loss(reports, holders, replicas)
         short = worst if worst is not None and worst.needed > worst.room else None
         if worst is not None and (short is None) != (self.shortage is None):
-            self._out.record(events.ClusterMemoryShort(short is not None, worst.member, worst.needed, worst.room))
+            self._out.record(ClusterMemoryShort(short is not None, worst.member, worst.needed, worst.room))
         self.shortage = short
         full = frozenset(member for member in holders if member in reports and reports[member].is_full)
         is_other, self.full = full != self.full, full

@@ -45,7 +45,7 @@ from phalanx.partition.migration_phases import MigrationOutcome
 from phalanx.partition.migrations import Migrations
 from phalanx.partition.recovery.repair import repair
 from phalanx.partition.recovery.table_search import TableSearch
-from phalanx.wire import events
+from phalanx.wire.join_events import LastMembersLeave, LeaveWaits
 from phalanx.wire.messages import (
     CompletedMigration,
     FetchedTable,
@@ -57,6 +57,13 @@ from phalanx.wire.messages import (
     ReplaceContent,
     TableAck,
     TableRequest,
+)
+from phalanx.wire.table_events import (
+    PartitionLost,
+    PartitionsAssigned,
+    PartitionsRepaired,
+    TableSearchEnded,
+    TableSearchStarted,
 )
 
 
@@ -356,7 +363,7 @@ class PartitionCoordinator:
             if not (replicas := sum(loads.get(member, 0) for member in ready)):
                 return
             self._last_leavers = tuple(self._eligible.leaving)
-            self._out.record(events.LastMembersLeave(self._last_leavers, replicas))
+            self._out.record(LastMembersLeave(self._last_leavers, replicas))
 
     def _note_waiting(self) -> None:
         """Record that the last leavers wait for missing members, when that begins or changes."""
@@ -364,7 +371,7 @@ class PartitionCoordinator:
         news = waiting, self._eligible.missing
         if waiting and news != self._recorded_waiting:
             held = sum(self._eligible.to_hand_over(member, 0) for member in waiting)
-            self._out.record(events.LeaveWaits(tuple(waiting), held, tuple(self._eligible.missing)))
+            self._out.record(LeaveWaits(tuple(waiting), held, tuple(self._eligible.missing)))
         self._recorded_waiting = news
 
     def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
@@ -464,7 +471,7 @@ class PartitionCoordinator:
         own = self._installed.answer_search(self._searches_made)
         self._search = TableSearch(self._local, own, view)
         if self._search.waiting_for:
-            self._out.record(events.TableSearchStarted(tuple(self._search.waiting_for)))
+            self._out.record(TableSearchStarted(tuple(self._search.waiting_for)))
         self._search.ask(now)
 
     def _end_search_if_over(self, now: Millis) -> None:
@@ -473,7 +480,7 @@ class PartitionCoordinator:
         found = self._search.result()
         self._search = None
         rolled_back = tuple(state.partition for state in found.rolled_back)
-        self._out.record(events.TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
+        self._out.record(TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
         self._installed.lead(found.completed, found.table)
         self._publication.begin(found.completed, self._installed.table.version)
         self._replan_reason = "the master changed"
@@ -503,7 +510,7 @@ class PartitionCoordinator:
         self._change(dict(enumerate(rows)), now, at_once=True, lost=lost)
         place = {member: index for index, member in enumerate(members)}
         held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
-        self._out.record(events.PartitionsAssigned(self._installed.table.version, len(rows), tuple(members), held))
+        self._out.record(PartitionsAssigned(self._installed.table.version, len(rows), tuple(members), held))
         self._publish(now)
 
     def _repair(self, now: Millis) -> None:
@@ -530,14 +537,12 @@ class PartitionCoordinator:
             held_by, version = before.replicas(partition), self._installed.table.versions[partition]
             now_held_by = self._installed.table.slots(partition)
             self._out.record(
-                events.PartitionLost(
-                    partition, held_by, version, self._installed.table.version, replicas_now=now_held_by
-                )
+                PartitionLost(partition, held_by, version, self._installed.table.version, replicas_now=now_held_by)
             )
         if result.changes:
             promoted, lost = tuple(result.promoted), tuple(result.lost)
             rule = "DL-05 DL-09"
-            self._out.record(events.PartitionsRepaired(self._installed.table.version, promoted, lost, gone, rule))
+            self._out.record(PartitionsRepaired(self._installed.table.version, promoted, lost, gone, rule))
         self._replan_reason = "members left"
         self._publish(now)
 

@@ -23,7 +23,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.suspicion_events import EvacuationEnded, EvacuationStarted
 
 
 def find_endangered(table: PartitionTable, kept: Collection[MemberId], among: Iterable[int] | None = None) -> list[int]:
@@ -136,7 +136,7 @@ class EvacuationProgress:
             return False
         if self.order is not None and self._began_at is not None:
             left = tuple(find_endangered(table, self.order.kept))
-            ended = events.EvacuationEnded(self.order.removed, left, now - self._began_at, table.version)
+            ended = EvacuationEnded(self.order.removed, left, now - self._began_at, table.version)
             self._out.record(ended)
         self.order, self._began_at = order, None
         self._halfway.clear()
@@ -162,9 +162,7 @@ class EvacuationProgress:
         changes = plan_evacuation(table, order.kept, takers, order.are_apart, doubtful, full)
         if self._began_at is None and (endangered := len(find_endangered(table, order.kept))):
             self._began_at = now
-            self._out.record(
-                events.EvacuationStarted(order.removed, endangered, endangered - len(changes), order.until)
-            )
+            self._out.record(EvacuationStarted(order.removed, endangered, endangered - len(changes), order.until))
         self._halfway = {partition for partition, row in changes.items() if row[0] == rows[partition][0]}
         for partition, row in changes.items():
             rows[partition] = row

@@ -24,8 +24,8 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.repair import Repair
-from phalanx.wire import events
 from phalanx.wire.messages import KeptByMember, KeptReport
+from phalanx.wire.table_events import LossesAcknowledged, WritesMayBeMissing
 
 UNHEARD_AFTER_MS: Millis = 15_000
 """A member's report of what it keeps counts for this long; it is repeated twice a second."""
@@ -105,7 +105,7 @@ class LossRecords:
         ]  # fmt: skip
         if result.behind:
             gone = self._gone(before, result.behind, view)
-            self._local.out.record(events.WritesMayBeMissing(tuple(result.behind), tuple(gone), version))
+            self._local.out.record(WritesMayBeMissing(tuple(result.behind), tuple(gone), version))
         return self._book.with_losses(found)
 
     def note_taken_out(self, before: PartitionTable, result: Repair, after: PartitionTable) -> None:
@@ -189,7 +189,7 @@ class LossRecords:
             lost += book.earlier_partitions if EARLIER in ids else 0
             self._acknowledged_in = self._installed.table.version
             operator = "".join(each if each.isprintable() else "?" for each in by[:MAX_WORDS])
-            self._local.out.record(events.LossesAcknowledged(tuple(ids), operator, lost, self._acknowledged_in))
+            self._local.out.record(LossesAcknowledged(tuple(ids), operator, lost, self._acknowledged_in))
         is_known = self._publication.have(others, self._acknowledged_in)
         return "" if is_known else "not every member knows of it yet: ask again"
 

@@ -40,8 +40,8 @@ from phalanx.common.map_settings import MapChange, check_name
 from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
-from phalanx.wire import events
 from phalanx.wire.messages import ReplaceContent, Replacement
+from phalanx.wire.table_events import ContentReplaced
 
 MAX_KNOWN = 10_000
 """Most entries of `_known_from`; for the others, members are asked as if the statement were new."""
@@ -131,7 +131,7 @@ class MapReplacement:
                 if self._check_known(content, others):
                     self._install(self._installed.table.maps.with_placed(content), content.as_placed, now)
                     version = self._installed.table.version
-                    self._out.record(events.ContentReplaced(content.map, content.pending, version))
+                    self._out.record(ContentReplaced(content.map, content.pending, version))
             elif now - since >= self._staging_ms:
                 self._set(content.as_given_up, now)
         self._give_up_at = min(

@@ -11,7 +11,7 @@ from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.view_events import PromotionWaits
 
 
 class PromotionHold:
@@ -43,7 +43,7 @@ class PromotionHold:
         if gone != self._gone:
             self._gone = gone
             waits_ms = until - now if until < NEVER else 0
-            self._out.record(events.PromotionWaits(gone, waits_ms, "DL-05 EL-50"))
+            self._out.record(PromotionWaits(gone, waits_ms, "DL-05 EL-50"))
         return True
 
     def next_deadline(self) -> Millis | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.machine.outbox import Outbox
-from phalanx.wire import events
+from phalanx.wire.table_events import FullyReplicated
 
 
 def lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId] = ()) -> int:
@@ -44,5 +44,5 @@ class Redundancy:
         if self._missing and self._degraded_since is None:
             self._degraded_since = now
         elif not self._missing and self._degraded_since is not None and is_known_to_all():
-            self._out.record(events.FullyReplicated(table.version, now - self._degraded_since))
+            self._out.record(FullyReplicated(table.version, now - self._degraded_since))
             self._degraded_since = None

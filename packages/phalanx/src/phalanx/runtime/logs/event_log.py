@@ -26,7 +26,9 @@ from phalanx.runtime.logs.log_text import Listed
 from phalanx.runtime.logs.rotating_log import RotatingLogFile
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.runtime.settings.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
-from phalanx.wire.events import ClusterStarted, Event, EventsLost, ViewInstalled
+from phalanx.wire.event import Event
+from phalanx.wire.log_events import EventsLost
+from phalanx.wire.view_events import ClusterStarted, ViewInstalled
 
 logger = SafeLogger("phalanx.member")
 

@@ -16,8 +16,8 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.http.durations import CALL_ENDS_S
 from phalanx.machine.inputs import ActivityMeasured
 from phalanx.runtime.connections.call_statistics import CallStatistics
-from phalanx.wire.events import MigrationCommitted
 from phalanx.wire.figures import ActivityPoint, MapCalls
+from phalanx.wire.table_events import MigrationCommitted
 
 EVERY_S: Final = 3.0
 MOST_POINTS: Final = 200

@@ -8,16 +8,9 @@ from collections import Counter
 from typing import Final
 
 from phalanx.http.durations import Durations
-from phalanx.wire.events import (
-    Event,
-    KeptDropped,
-    MergeConflicts,
-    MergedTooOld,
-    MergeEnded,
-    MergeStarted,
-    MigrationCommitted,
-    MigrationCopied,
-)
+from phalanx.wire.event import Event
+from phalanx.wire.merge_events import KeptDropped, MergeConflicts, MergedTooOld, MergeEnded, MergeStarted
+from phalanx.wire.table_events import MigrationCommitted, MigrationCopied
 
 MOVE_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper ends of the classes of durations of moves, in seconds."""

@@ -9,7 +9,8 @@ from heapq import merge
 from typing import Any, Final, NamedTuple
 
 from phalanx.common.ids import MemberId
-from phalanx.wire.events import Event, TableInstalled
+from phalanx.wire.event import Event
+from phalanx.wire.table_events import TableInstalled
 
 MOST: Final = 500
 MOST_OF_PARTITIONS: Final = 1_500
@@ -25,7 +26,7 @@ class RecentEvent(NamedTuple):
     """When, in milliseconds since 1970 by this machine's clock."""
     by: MemberId
     event: Any
-    """One of `wire.events.Event`."""
+    """The event as it was recorded."""
 
 
 class RecentEvents:

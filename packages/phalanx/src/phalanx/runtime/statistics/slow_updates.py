@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from phalanx.common.updates import UpdateFunction
-from phalanx.wire.events import UpdateWasSlow
+from phalanx.wire.update_events import UpdateWasSlow
 
 TELL_AGAIN_S = 10.0
 """The shortest time between two events about one function."""
