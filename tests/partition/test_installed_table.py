@@ -397,8 +397,8 @@ def test_what_a_master_remembers_of_members_ends_with_them() -> None:
         c.join("B")
         c.advance(2_000)
     coordinator = c.nodes["A"].coordinator
-    assert set(coordinator._publication.confirmed) == {c.id("B")}
-    assert coordinator._publication.completed == {}
+    assert set(coordinator.publication.confirmed) == {c.id("B")}
+    assert coordinator.publication.completed == {}
     assert (coordinator.migrations.underway, coordinator.migrations._pauses, +coordinator.migrations._busy) == (
         {},
         {},

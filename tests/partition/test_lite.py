@@ -225,7 +225,7 @@ def test_a_member_that_is_just_getting_a_replica_goes_when_that_has_gone_elsewhe
     a.ready(0)
     a.targets = ["BC"]
     a.view("ABCD", leaving="D")
-    assert a.coordinator.handing_over() == [(lone_id("D"), 1)]
+    assert a.coordinator.draining.handing_over() == [(lone_id("D"), 1)]
     assert a.handed_over() == ()
     a.answer(0, accepted=True)
     assert a.rows == ["DC"]

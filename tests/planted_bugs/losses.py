@@ -13,20 +13,20 @@ from .replacing import replace
 
 def forget_losses(node: Node) -> None:
     """A master gives lost partitions to others, and records nothing."""
-    records = node.coordinator._losses
+    records = node.coordinator.losses
     replace(records, "after_repair", lambda before, result, view, now: before.losses)
 
 
 def inherit_no_losses(node: Node) -> None:
     """A new master goes on without what was lost before it was one."""
-    publishing, installed_table = node.coordinator._publication, node.installed_table
+    publishing, installed_table = node.coordinator.publication, node.installed_table
     original = publishing.begin
 
-    def begin(completed: Iterable[CompletedMigration], version: int) -> None:
+    def begin(completed: Iterable[CompletedMigration]) -> None:
         if installed_table.table.losses.losses:
             table = installed_table.table.with_losses(LossBook(installed_table.table.losses.version + 1))
             installed_table.install(table, table.version)
-        original(completed, installed_table.table.version)
+        original(completed)
 
     replace(publishing, "begin", begin)
 

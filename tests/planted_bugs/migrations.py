@@ -45,12 +45,12 @@ def commit_without_asking(node: Node) -> None:
 
 def roll_back_by_one(node: Node) -> None:
     """A migration that failed makes its partition's version grow by one, as one that was committed does."""
-    coordinator, original = node.coordinator, node.coordinator._change
+    publication, original = node.coordinator.publication, node.coordinator.publication.change_rows
 
-    def change(changes: Any, now: Millis, *, increments: dict[int, int] | None = None, **others: Any) -> None:
+    def change_rows(changes: Any, now: Millis, *, increments: dict[int, int] | None = None, **others: Any) -> None:
         original(changes, now, increments=dict.fromkeys(increments or {}, 1), **others)
 
-    replace(coordinator, "_change", change)
+    replace(publication, "change_rows", change_rows)
 
 
 def clear_before_commit(node: Node) -> None:
@@ -108,20 +108,19 @@ def clear(
 
 def start_by(node: Node, start: Callable[[Millis], list[MigrationOutcome]]) -> None:
     """Let `start` begin migrations, as long as it returns some that it has committed at once: the table has them before the next."""
-    coordinator = node.coordinator
+    rebalancer = node.coordinator._rebalancer
 
     def start_migrations(now: Millis) -> None:
         while cleared := start(now):
-            coordinator._apply(cleared, now)
-            if coordinator._publication.is_due(now):
-                coordinator._publish(now)
+            rebalancer.apply(cleared, now)
+            rebalancer._publication.publish_if_due(now)
 
-    replace(coordinator, "_start_migrations", start_migrations)
+    replace(rebalancer, "_start_migrations", start_migrations)
 
 
 def drop_replicas_first(node: Node) -> None:
     """A backup that is to move to another member is cleared first, and copied anew."""
-    migrating, original = node.coordinator.migrations, node.coordinator._start_migrations
+    migrating, original = node.coordinator.migrations, node.coordinator._rebalancer._start_migrations
 
     def start(now: Millis) -> list[MigrationOutcome]:
         table, over = node.installed_table.table, []
@@ -142,7 +141,7 @@ def drop_replicas_first(node: Node) -> None:
 def clear_unasked(node: Node) -> None:
     """The master clears a replica that nobody gets at once, without asking the owner."""
     migrating, over = node.coordinator.migrations, list[MigrationOutcome]()
-    begin, order, start_migrations = migrating.start, migrating._order, node.coordinator._start_migrations
+    begin, order, start_migrations = migrating.start, migrating._order, node.coordinator._rebalancer._start_migrations
 
     def clear_or_order(
         table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis

@@ -104,7 +104,7 @@ def why_not_ready(member: ServedMember) -> list[str]:
         against.append("the cluster waits for more members before it begins")
     elif not member.node.serves(member.now()):
         against.append("it does not know whether it is still a member: it was paused, or hears nobody")
-    if member.is_leaving and (missing := member.node.coordinator.waits_for()):
+    if member.is_leaving and (missing := member.node.coordinator.draining.waits_for()):
         names = ", ".join(map(address_of, missing))
         against.append(f"it is leaving, and waits for {names}, or another member, to take over what only it holds")
     elif member.is_leaving:

@@ -106,14 +106,14 @@ class Inquiries:
             for each in migrating.underway.values()
             if not migrating.is_answered(each.partition)
         ]
-        kept = tuple(coordinator.kept(now))
-        leaving = [LeavingMember(member, replicas) for member, replicas in coordinator.handing_over()]
+        kept = tuple(coordinator.losses.kept(now))
+        leaving = [LeavingMember(member, replicas) for member, replicas in coordinator.draining.handing_over()]
         return MigrationsReply(
             request_id, membership.master, True, coordinator.searching_for, coordinator.is_at_rest() and not kept,
-            progress.planned, progress.arrived, migrating.remaining(), migrating.count.done, coordinator.lacking(),
-            coordinator.without_table(), leaving, under_way, kept,
+            progress.planned, progress.arrived, migrating.remaining(), migrating.count.done, coordinator.redundancy.lacking(),
+            coordinator.publication.without_table(), leaving, under_way, kept,
             progress.copied_entries, progress.copied_bytes, progress.took_ms, progress.left_ms,
-            coordinator.memory.shortage, coordinator.waits_for(),
+            coordinator.memory.shortage, coordinator.draining.waits_for(),
         )  # fmt: skip
 
 

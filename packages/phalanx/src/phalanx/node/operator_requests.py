@@ -93,9 +93,9 @@ class OperatorRequests:
         is_write = request.wish is not Replacement.ABORT
         if is_write and (why := self._guard.why_refused(request.map, is_write=True, now=now)):
             return ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
-        refusal, was_decided, begun = self._coordinator.replace_content(request, self._local.stamp(now), now)
-        if refusal:
+        replacement = self._coordinator.replacement
+        if refusal := replacement.ask(request, self._local.stamp(now), now):
             return ErrorReply(request.id, ErrorCode.NOT_READY, refusal)
         if request.wish is Replacement.BEGIN:
-            return CountReply(request.id, begun)
-        return FlagReply(request.id, was_decided)
+            return CountReply(request.id, replacement.begun(request.map, request.job))
+        return FlagReply(request.id, replacement.was_decided(request.map, request.job))

@@ -235,7 +235,7 @@ class MemberDriver(PublicNames):
     def waits_for(self) -> list[Address]:
         """Return where the members were for which this one stays, though it was asked to leave: nobody else is there to take
         what it holds. Only as far as it is the master."""
-        return list(map(address_of, self.node.coordinator.waits_for()))
+        return list(map(address_of, self.node.coordinator.draining.waits_for()))
 
     def untraced_map(self, name: str) -> EmbeddedMap[Any, Any]:
         """Return the map of that name for calls that are not the program's: they are never spans."""

@@ -169,8 +169,8 @@ def lacking(stage: Stage) -> str:
             return f"{stage.name(host)} keeps what it has not merged"
         if node.grid.follower.copies or (node.coordinator.decides and not node.coordinator.is_at_rest()):
             return f"{stage.name(host)} is moving replicas"
-        if node.coordinator.decides and node.coordinator.lacking():
-            return f"{node.coordinator.lacking()} partitions miss replicas"
+        if node.coordinator.decides and node.coordinator.redundancy.lacking():
+            return f"{node.coordinator.redundancy.lacking()} partitions miss replicas"
     return _different(stage)
 
 

@@ -22,7 +22,6 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.coordinator.table_publication import TablePublication
-from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.repair import Repair
 from phalanx.wire.messages import KeptByMember, KeptReport
 from phalanx.wire.table_events import LossesAcknowledged, WritesMayBeMissing
@@ -45,12 +44,10 @@ class LossRecords:
     def __init__(
         self,
         local: LocalContext,
-        installed_table: InstalledTable,
         publication: TablePublication,
         departure_of: Callable[[MemberId], Departure],
     ) -> None:
         self._local = local
-        self._installed = installed_table
         self._publication = publication
         self._departure_of = departure_of
         self._departed: list[Away] = []
@@ -70,7 +67,7 @@ class LossRecords:
 
     @property
     def _book(self) -> LossBook:
-        return self._installed.table.losses
+        return self._publication.table.losses
 
     def forget(self) -> None:
         """Forget everything: another member leads."""
@@ -136,7 +133,7 @@ class LossRecords:
 
     def note_departures(self, before: MembersView, view: MembersView, now: Millis) -> None:
         """Note the members that are no longer in the view, held replicas, and can still run."""
-        held = frozenset(self._installed.table.members)
+        held = frozenset(self._publication.table.members)
         present = {address_of(member) for member in view.members}
         for member in before.members:
             # A member that came back at its address is not away. A search of the list for each would take its length squared.
@@ -175,7 +172,7 @@ class LossRecords:
         book = self._book.with_losses(report.losses).without_away(report.over)
         self._set(book.with_returned({each.loss: each.partitions for each in report.returned}), now)
 
-    def acknowledge(self, ids: Collection[str], by: str, others: Iterable[MemberId], now: Millis) -> str:
+    def acknowledge(self, ids: Collection[str], by: str, now: Millis) -> str:
         """Remove losses from the table. Return why not yet; empty: done. Raises `UsageError` for unknown ids."""
         book = self._book
         away = [each.member for each in book.away]
@@ -187,17 +184,16 @@ class LossRecords:
         if self._set(book.acknowledged(frozenset(ids)), now):
             lost = sum(loss.count for loss in book.losses if loss.id in ids)
             lost += book.earlier_partitions if EARLIER in ids else 0
-            self._acknowledged_in = self._installed.table.version
+            self._acknowledged_in = self._publication.table.version
             operator = "".join(each if each.isprintable() else "?" for each in by[:MAX_WORDS])
             self._local.out.record(LossesAcknowledged(tuple(ids), operator, lost, self._acknowledged_in))
-        is_known = self._publication.have(others, self._acknowledged_in)
+        is_known = self._publication.all_have(self._acknowledged_in)
         return "" if is_known else "not every member knows of it yet: ask again"
 
     def _set(self, book: LossBook, now: Millis) -> bool:
         """Publish a table with these losses. Return False if the present one has them."""
-        table = self._installed.table.with_losses(book)
-        if table is self._installed.table:
+        table = self._publication.table.with_losses(book)
+        if table is self._publication.table:
             return False
-        self._installed.install(table, table.version)
-        self._publication.note_all_changed(now)
+        self._publication.change(table, now)
         return True

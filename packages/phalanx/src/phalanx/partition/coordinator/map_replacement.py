@@ -28,18 +28,15 @@ A job can bring the schema of its content: it becomes the map's in the same tabl
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import check_part
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Millis
 from phalanx.common.map_plan import Content, MapPlan
 from phalanx.common.map_settings import MapChange, check_name
 from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.table_publication import TablePublication
-from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire.messages import ReplaceContent, Replacement
 from phalanx.wire.table_events import ContentReplaced
 
@@ -51,10 +48,7 @@ NOT_KNOWN = "not every member knows of it yet: ask again"
 class MapReplacement:
     """The master's decisions on replacing the content of maps."""
 
-    def __init__(
-        self, installed_table: InstalledTable, publication: TablePublication, staging_ms: Millis, outbox: Outbox
-    ) -> None:
-        self._installed = installed_table
+    def __init__(self, publication: TablePublication, staging_ms: Millis, outbox: Outbox) -> None:
         self._publication = publication
         self._staging_ms = staging_ms
         self._out = outbox
@@ -66,7 +60,11 @@ class MapReplacement:
         """When the first of those that are not decided is given up; None: there is none."""
 
     def __repr__(self) -> str:
-        return f"MapReplacement({self._installed.table.maps.contents})"
+        return f"MapReplacement({self._maps.contents})"
+
+    @property
+    def _maps(self) -> MapPlan:
+        return self._publication.table.maps
 
     def forget(self) -> None:
         """Forget everything: another member leads."""
@@ -78,21 +76,21 @@ class MapReplacement:
         """Return when a job that has not decided is given up."""
         return self._give_up_at
 
-    def ask(self, request: ReplaceContent, stamp: int, others: Collection[MemberId], now: Millis) -> str:
+    def ask(self, request: ReplaceContent, stamp: int, now: Millis) -> str:
         """Handle a job's request. Return why it is not done yet; empty: it is. Raises `UsageError` if it never can be.
 
-        `stamp`: of the grid's clock, for a job that begins. `others`: the other members.
+        `stamp`: of the grid's clock, for a job that begins.
         """
         check_name(request.map)
         check_part("job", request.job)
-        content, job = self._installed.table.maps.content_of(request.map), request.job
+        content, job = self._maps.content_of(request.map), request.job
         match request.wish:
             case Replacement.BEGIN:
                 if job not in (content.job, content.pending) and not _is_dispensable(request, content):
                     if content.is_decided:
                         return f"the content of job {content.pending} is being put in its place: ask again"
                     if request.schema:  # Refused here or never: a decided replacement is not refused.
-                        self._installed.table.maps.with_change(request.map, MapChange(schema=request.schema))
+                        self._maps.with_change(request.map, MapChange(schema=request.schema))
                     self._set(_with_pending(content, request, stamp), now)
             case Replacement.DECIDE:
                 began = self.begun(request.map, job)
@@ -106,59 +104,59 @@ class MapReplacement:
             case Replacement.ABORT:
                 if job == content.pending and not content.is_decided:
                     self._set(content.as_given_up, now)
-        self.go_on(others, now)
-        content = self._installed.table.maps.content_of(request.map)
+        self.go_on(now)
+        content = self._maps.content_of(request.map)
         is_placed = request.wish is not Replacement.DECIDE or content.job == job
-        return "" if is_placed and self._check_known(content, others) else NOT_KNOWN
+        is_known = is_placed and self._check_known(content)
+        self._publication.publish_if_due(now)
+        return "" if is_known else NOT_KNOWN
 
     def was_decided(self, name: str, job: str) -> bool:
         """Return whether the job's content has replaced the map's content, or will."""
-        content = self._installed.table.maps.content_of(name)
+        content = self._maps.content_of(name)
         return content.job == job or (content.pending == job and content.is_decided)
 
     def begun(self, name: str, job: str) -> int:
         """Return the stamp of the job's content; 0: the content is neither in place nor pending."""
-        content = self._installed.table.maps.content_of(name)
+        content = self._maps.content_of(name)
         return content.pending_stamp if job == content.pending else content.stamp if job == content.job else 0
 
-    def go_on(self, others: Collection[MemberId], now: Millis) -> None:
+    def go_on(self, now: Millis) -> None:
         """Complete replacements whose decision every member knows; give up those that were not decided in time."""
-        for content in self._installed.table.maps.contents:
+        for content in self._maps.contents:
             if not content.pending:
                 continue
             since = self._pending_since.setdefault((content.map, content.pending), now)
             if content.is_decided:
-                if self._check_known(content, others):
-                    self._install(self._installed.table.maps.with_placed(content), content.as_placed, now)
-                    version = self._installed.table.version
+                if self._check_known(content):
+                    self._install(self._maps.with_placed(content), content.as_placed, now)
+                    version = self._publication.table.version
                     self._out.record(ContentReplaced(content.map, content.pending, version))
             elif now - since >= self._staging_ms:
                 self._set(content.as_given_up, now)
         self._give_up_at = min(
             (
                 self._pending_since[content.map, content.pending] + self._staging_ms
-                for content in self._installed.table.maps.contents
+                for content in self._maps.contents
                 if content.pending and not content.is_decided
             ),
             default=None,
         )
 
-    def _check_known(self, content: Content, others: Collection[MemberId]) -> bool:
+    def _check_known(self, content: Content) -> bool:
         """Return whether every member has a table with this statement about the map, which is noted as new if it is."""
         if len(self._known_from) > MAX_KNOWN:
             self._known_from.clear()
         said = f"{content.job}/{content.pending}/{content.is_decided}"
-        known_from = self._known_from.setdefault((content.map, said), self._installed.table.version)
-        return self._publication.have(others, known_from)
+        known_from = self._known_from.setdefault((content.map, said), self._publication.table.version)
+        return self._publication.all_have(known_from)
 
     def _set(self, content: Content, now: Millis) -> None:
-        self._install(self._installed.table.maps.with_content(content), content, now)
+        self._install(self._maps.with_content(content), content, now)
 
     def _install(self, plan: MapPlan, content: Content, now: Millis) -> None:
         """Install the settings in which a map has this content."""
-        table = self._installed.table.with_maps(plan)
-        self._installed.install(table, table.version)
-        self._publication.note_all_changed(now)
+        self._publication.change(self._publication.table.with_maps(plan), now)
         for key in [key for key in self._known_from if key[0] == content.map]:
             del self._known_from[key]
         for key in [key for key in self._pending_since if key[0] == content.map and key[1] != content.pending]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.machine.outbox import Outbox
+from phalanx.partition.coordinator.eligibility import EligibleMembers
+from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.wire.table_events import FullyReplicated
 
 
-def lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId] = ()) -> int:
+def count_lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId]) -> int:
     """Return how many partitions have fewer replicas than wanted on members that stay."""
     stays = [member not in leaving for member in table.members]
     if all(stays):  # the usual case, after each migration
@@ -19,30 +21,33 @@ def lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId] = 
 
 
 class Redundancy:
-    """Records when redundancy is restored."""
+    """Counts the partitions that miss replicas, and records when redundancy is restored."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, publication: TablePublication, eligible: EligibleMembers, outbox: Outbox) -> None:
+        self._publication = publication
+        self._eligible = eligible
         self._out = outbox
         self._looked_at: tuple[PartitionTable, int, tuple[MemberId, ...]] | None = None
         """The table, replica count and leaving members of the last check; a check reads every row."""
         self._missing = 0
         self._degraded_since: Millis | None = None
 
-    def note(
-        self,
-        table: PartitionTable,
-        wanted: int,
-        leaving: Collection[MemberId],
-        is_known_to_all: Callable[[], bool],
-        now: Millis,
-    ) -> None:
+    def lacking(self) -> int:
+        """Return how many partitions miss replicas on members that stay."""
+        table, eligible = self._publication.table, self._eligible
+        return count_lacking(table, eligible.wanted(), eligible.leaving) if table.is_assigned else 0
+
+    def note(self, now: Millis) -> None:
         """Record when redundancy is restored: when every member knows it, not only the master, which can die."""
-        what = table, wanted, tuple(leaving)
+        table = self._publication.table
+        if not table.is_assigned:
+            return
+        what = table, self._eligible.wanted(), tuple(self._eligible.leaving)
         if self._looked_at is None or self._looked_at[0] is not table or self._looked_at != what:
             self._looked_at = what
-            self._missing = lacking(table, wanted, leaving)
+            self._missing = count_lacking(*what)
         if self._missing and self._degraded_since is None:
             self._degraded_since = now
-        elif not self._missing and self._degraded_since is not None and is_known_to_all():
+        elif not self._missing and self._degraded_since is not None and self._eligible.know_table():
             self._out.record(FullyReplicated(table.version, now - self._degraded_since))
             self._degraded_since = None

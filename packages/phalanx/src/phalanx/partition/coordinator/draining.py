@@ -1,0 +1,121 @@
+"""On the master: let members that hand over their replicas go when they hold nothing that is needed (PX-01).
+
+A member that leaves, or becomes lite, can go when every member that stays knows a table that names it nowhere. Nobody
+takes over from the last leavers: they go with what they hold, unless members are missing that can come back (PX-50).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.facts import ReplicasHandedOver
+from phalanx.machine.local_context import LocalContext
+from phalanx.partition.coordinator.eligibility import EligibleMembers
+from phalanx.partition.coordinator.promotion_hold import PromotionHold
+from phalanx.partition.coordinator.table_publication import TablePublication
+from phalanx.partition.migrations import Migrations
+from phalanx.wire.join_events import LastMembersLeave, LeaveWaits
+
+
+class Draining:
+    """The members that hand over all their replicas, and what they wait for."""
+
+    def __init__(
+        self,
+        local: LocalContext,
+        publication: TablePublication,
+        eligible: EligibleMembers,
+        hold: PromotionHold,
+        migrations: Migrations,
+        has_entries: Callable[[], bool],
+    ) -> None:
+        """`has_entries`: whether this member holds any entry."""
+        self._this, self._out, self._retry_ms = local.this, local.out, local.config.retry_interval_ms
+        self._publication = publication
+        self._eligible = eligible
+        self._hold = hold
+        self._migrations = migrations
+        self._has_entries = has_entries
+        self.missing: Collection[MemberId] = ()
+        """Members that can come back, and for which the last leavers wait."""
+        self._recorded_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
+        """The members that wait in vain to hand over, and the members they wait for, as recorded last."""
+        self._last_leavers: tuple[MemberId, ...] = ()
+        """The last members that hold data, and leave with it, as it was recorded last."""
+        self.look_again_at: Millis | None = None
+        """When to check again whether this member can leave; None: it can, does not want to, or answers of others tell."""
+
+    def tell_handed_over(self, now: Millis) -> None:
+        """Report which members that leave hold nothing that is needed."""
+        if ready := self._may_leave(now):
+            self._out.tell(ReplicasHandedOver(tuple(ready), self._publication.table))
+
+    def _may_leave(self, now: Millis) -> list[MemberId]:
+        """Return the leaving members that hold nothing any more, and of which every staying member knows that."""
+        self.look_again_at = None
+        leaving = self._eligible.leaving
+        if not leaving:
+            return []
+        self._note_waiting()
+        if not self._eligible.know_table():
+            return []
+        ready = [member for member in leaving if not self.to_hand_over(member)]
+        if self._hold.waits_for_departed(now):
+            ready = [member for member in ready if member != self._this]
+        if self._this in leaving and self._this not in ready:
+            # Nobody tells that a hold is over, or that the last entry here was removed.
+            self.look_again_at = now + self._retry_ms
+        self._note_end(ready)
+        return ready
+
+    def _note_end(self, ready: list[MemberId]) -> None:
+        """Record that the last members leave with what they hold, when that begins."""
+        if self._eligible.staying():
+            self._last_leavers = ()
+        elif ready and not self._last_leavers:
+            loads = self._publication.table.loads()
+            if not (replicas := sum(loads.get(member, 0) for member in ready)):
+                return
+            self._last_leavers = tuple(self._eligible.leaving)
+            self._out.record(LastMembersLeave(self._last_leavers, replicas))
+
+    def _note_waiting(self) -> None:
+        """Record that the last leavers wait for missing members, when that begins or changes."""
+        waiting = self._waiting_in_vain()
+        news = waiting, self.missing
+        if waiting and news != self._recorded_waiting:
+            held = sum(self._held_by(member) for member in waiting)
+            self._out.record(LeaveWaits(tuple(waiting), held, tuple(self.missing)))
+        self._recorded_waiting = news
+
+    def _waiting_in_vain(self) -> list[MemberId]:
+        """Return the leavers that no member can take over from, and that wait for missing members (PX-50)."""
+        if not self.missing or self._eligible.staying():
+            return []
+        members = self._publication.joined().members
+        return [member for member in members if member in self._eligible.leaving and self._held_by(member)]
+
+    def _held_by(self, member: MemberId, coming: int = 0) -> int:
+        """Return how many replicas others must take over before this member can go. `coming`: how many it is just getting."""
+        data_members = self._publication.joined().data_members
+        nobody_stays = all(other in self._eligible.leaving or other == member for other in data_members)
+        if nobody_stays and (not self.missing or (member == self._this and not self._has_entries())):
+            return 0
+        return self._publication.table.loads().get(member, 0) + coming
+
+    def to_hand_over(self, member: MemberId) -> int:
+        """Return how many replicas others must take over before this member can go, also those that it is just getting.
+
+        1. D is told to commit a replica. 2. It wants to become lite, the table names it nowhere yet, and it is lite. 3.
+        It has committed: a lite member would hold data.
+        """
+        return self._held_by(member, self._migrations.coming_to(member))
+
+    def handing_over(self) -> list[tuple[MemberId, int]]:
+        """Return the members that want to leave, and how many replicas others must take over from each first."""
+        return [(member, self.to_hand_over(member)) for member in self._eligible.leaving]
+
+    def waits_for(self) -> tuple[MemberId, ...]:
+        """Return the members that are missing, and for which leavers wait that no other member can take over from."""
+        return tuple(self.missing) if self._waiting_in_vain() else ()
