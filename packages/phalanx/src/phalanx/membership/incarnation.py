@@ -18,20 +18,17 @@ from phalanx.wire.messages import MembersAck, MembersUpdate
 from phalanx.wire.view_events import Ejected
 
 
-class Incarnation:
-    """How this incarnation begins and ends."""
+class Inheritance:
+    """What one incarnation on an address hands over to the next."""
 
-    def __init__(
-        self, local: LocalContext, state: MembershipState, majority: Majority, gone: GoneMembers, wishes: OwnWishes
-    ) -> None:
-        self._local = local
+    def __init__(self, state: MembershipState, majority: Majority, gone: GoneMembers, wishes: OwnWishes) -> None:
         self._state = state
         self._majority = majority
         self._gone = gone
         self._wishes = wishes
 
-    def begin(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
-        """Begin, after another incarnation if there is a past. Return this process's memory of majorities."""
+    def take(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
+        """Take over what the incarnation before this one knew. Return this process's memory of majorities."""
         self.note_time(now)
         if past is not None:
             self._gone.come_back(past, now)
@@ -40,8 +37,43 @@ class Incarnation:
         return self._majority.quorum.memory()
 
     def note_time(self, now: Millis) -> None:
-        """Note the time while this member joins: what others are told of former members is relative to it."""
+        """Note the time: what others are told of former members is relative to it."""
         self._gone.note_time(now)
+
+    def leave(self, this: MemberId, reason: str, rejoin: tuple[MemberId, ...], *, failed: bool) -> Finished:
+        """End, and return the effect that hands over what this incarnation knows."""
+        return Finished(reason, rejoin, failed, carried=self._majority.end(), past=self._past(this, rejoin))
+
+    def _past(self, this: MemberId, rejoin: tuple[MemberId, ...]) -> FormerIncarnation:
+        if not rejoin:
+            return FormerIncarnation()
+        state, view = self._state, self._state.view
+        members = view.others(this) if view is not None else ()
+        version = view.cluster_version if view is not None else 0
+        former, departures = self._gone.to_carry(view)
+        return FormerIncarnation(
+            rejoin, members, former, self._wishes.lite_to_carry(), state.has_started, version, departures
+        )
+
+
+class Incarnation:
+    """How this incarnation begins and ends."""
+
+    def __init__(
+        self, local: LocalContext, state: MembershipState, wishes: OwnWishes, inheritance: Inheritance
+    ) -> None:  # fmt: skip
+        self._local = local
+        self._state = state
+        self._wishes = wishes
+        self._inheritance = inheritance
+
+    def begin(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
+        """Begin, after another incarnation if there is a past. Return this process's memory of majorities."""
+        return self._inheritance.take(past, now)
+
+    def note_time(self, now: Millis) -> None:
+        """Note the time while this member joins."""
+        self._inheritance.note_time(now)
 
     def leave(self) -> None:
         """End, because the cluster does not need this member any more."""
@@ -72,19 +104,7 @@ class Incarnation:
 
     def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
         """End. `rejoin`: the members to which the process comes back with another incarnation."""
-        carried, past = self._majority.end(), self._past(rejoin)
+        finished = self._inheritance.leave(self._local.this, reason, rejoin, failed=failed)
         self._state.end()
-        self._local.out.add(Finished(reason, rejoin, failed, carried=carried, past=past))
+        self._local.out.add(finished)
         self._local.out.tell(IncarnationOver())
-
-    def _past(self, rejoin: tuple[MemberId, ...]) -> FormerIncarnation:
-        """Return what the incarnation that comes back to these members is to know."""
-        if not rejoin:
-            return FormerIncarnation()
-        state, view = self._state, self._state.view
-        members = view.others(self._local.this) if view is not None else ()
-        version = view.cluster_version if view is not None else 0
-        former, departures = self._gone.to_carry(view)
-        return FormerIncarnation(
-            rejoin, members, former, self._wishes.lite_to_carry(), state.has_started, version, departures
-        )

@@ -44,7 +44,7 @@ from phalanx.membership.entry import Entry
 from phalanx.membership.heartbeats.liveness import ConfirmationDispatch, HeartbeatDispatch
 from phalanx.membership.heartbeats.master_contact import ConfirmationSender, MasterContact
 from phalanx.membership.heartbeats.ticker import Ticker
-from phalanx.membership.incarnation import Incarnation
+from phalanx.membership.incarnation import Incarnation, Inheritance
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.join.surroundings import JoinSurroundings
 from phalanx.membership.majority import Majority
@@ -135,7 +135,7 @@ class MembershipService:
         judge = DepartureJudge(gone, duties, suspicions, table)
         followers = (judge, gone, duties, wishes, watch, self.ticker, majority)
         self.installation = ViewInstallation(local, state, publisher, followers)
-        self.incarnation = Incarnation(local, state, majority, gone, wishes)
+        self.incarnation = Incarnation(local, state, wishes, Inheritance(state, majority, gone, wishes))
         accession = Accession(local, state, majority, self.installation)
         self._entry = Entry(local, self.incarnation, JoinSurroundings(local, gone), accession)
 
