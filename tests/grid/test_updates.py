@@ -394,7 +394,7 @@ def test_a_hash_that_is_no_text_is_refused_where_dicts_are_json_and_changes_noth
     ask(c, "redis.hash_set", [b"name", b"Ada"])
     for words in ([b"photo", b"\xff\xd8"], [b"\xff", b"1"]):
         reply = ask(c, "redis.hash_set", words)
-        assert (reply.code, "is no UTF-8" in reply.text) == (ErrorCode.INVALID, True), reply
+        assert (reply.code, "is not UTF-8" in reply.text) == (ErrorCode.INVALID, True), reply
     assert stored(c) == Json('{"name":"Ada"}')
     c.ask("A", m.Put, MAP, KEY, to_data(Json("[1]")), 0)
     assert "WRONGTYPE" in ask(c, "redis.hash_set", [b"name", b"Ada"]).text, "a list of JSON is no hash"

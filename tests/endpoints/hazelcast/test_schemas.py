@@ -164,7 +164,7 @@ def test_schemas_that_no_client_needs_are_refused_and_the_connection_goes_on(
         ([BEGIN, b"b", BEGIN, BEGIN, b"\0", b"f", END, END, END], "has no kind"),
         ([BEGIN, b"b", *schema_frames(CompactSchema("", [("f", 7), ("f", 9)]))[2:]], "two fields of one name"),
         ([BEGIN, b"b", BEGIN], "ends"),
-        ([BEGIN, b"\xff", BEGIN, END, END], "no UTF-8"),
+        ([BEGIN, b"\xff", BEGIN, END, END], "not UTF-8"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema_ends_the_connection(frames: list[bytes | int], why: str) -> None:

@@ -46,7 +46,7 @@ MAX_STRING_BYTES: Final = 64 * 1024 * 1024
 """No text is made longer by appending, or writing at an offset; the limit of a value is lower, unless it was raised."""
 NO_LIMIT: Final = 2**63
 MOST_FLOAT_BYTES: Final = 1024
-"""A longer text is no number: the longest that is written here, without an exponent, has some 650."""
+"""A longer text is not a number: the longest that is written here, without an exponent, has about 650."""
 LEAST, MOST = -(2**63), 2**63 - 1
 
 BYTES_PREFIX: Final = to_data(b"")[:4]
@@ -60,7 +60,7 @@ _FLOATS: Final = Context(prec=34)
 
 
 def text_of(data: bytes) -> bytes:
-    """Return a serialised value as the bytes that a Redis client sees. Raises `UpdateRefused` if it is no string."""
+    """Return a serialised value as the bytes that a Redis client sees. Raises `UpdateRefused` if it is not a string."""
     prefix = data[:4]
     if prefix in (BYTES_PREFIX, STR_PREFIX):
         return data[8:]
@@ -73,7 +73,7 @@ def text_of(data: bytes) -> bytes:
 
 
 def text_of_value(value: Any) -> bytes:
-    """Return a value as the bytes that a Redis client sees. Raises `UpdateRefused` if it is no string."""
+    """Return a value as the bytes that a Redis client sees. Raises `UpdateRefused` if it is not a string."""
     kind = type(value)
     if kind is bytes:
         return bytes(value)
@@ -134,7 +134,7 @@ def _text(part: Any) -> Any:
         return part.decode()
     except UnicodeDecodeError:
         raise UpdateRefused(
-            f"ERR dicts of this map are stored as JSON, which has text only, and {part[:50]!r} is no UTF-8"
+            f"ERR dicts of this map are stored as JSON, which has text only, and {part[:50]!r} is not UTF-8"
         ) from None
 
 
@@ -316,7 +316,7 @@ def hash_increment_float(value: bytes | None, name: bytes, by: bytes) -> Updated
 
 
 def _hash(value: bytes | None) -> PackedDict:
-    """Return a stored hash. Raises `UpdateRefused` if it is none."""
+    """Return a stored hash. Raises `UpdateRefused` if the value is not a hash."""
     if value is None:
         return PackedDict({})
     found = PackedDict.of(packed_of(value, "the hash"), "the hash") if value[:4] == DICT_PREFIX else None
@@ -347,7 +347,7 @@ def _name_in(fields: Mapping[FieldName, object], name: bytes) -> FieldName:
 
 
 def _other_names(name: bytes) -> Iterator[str | int]:
-    """Yield how other programs may have written a name: as text, and as an int."""
+    """Yield how other programs can have written a name: as text, and as an int."""
     try:
         text = name.decode()
     except UnicodeDecodeError:

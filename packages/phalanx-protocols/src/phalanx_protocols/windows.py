@@ -1,4 +1,4 @@
-"""How many requests may be under way for one client."""
+"""How many requests can be under way for one client."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from phalanx.endpoints.protocol import LARGE_REPLY_BYTES
 MAX_UNDER_WAY: Final = 256
 """The most requests that are under way for one connection."""
 FIRST_UNDER_WAY: Final = 16
-"""How many may be under way before it is known how long answers are."""
+"""How many can be under way before it is known how long answers are."""
 
 
 class Window:
-    """How many requests may be under way: one while answers are long, so that few of these are in memory at once."""
+    """How many requests can be under way: one while answers are long, so that few of these are in memory at once."""
 
     __slots__ = ("most",)
 

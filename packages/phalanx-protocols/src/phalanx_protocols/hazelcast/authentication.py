@@ -35,22 +35,22 @@ _FIXED: Final = struct.Struct("<17sB")
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """A client that may come in."""
+    """A client that is admitted."""
 
     client: bytes
     """Its UUID."""
 
 
 class Denied(msgspec.Struct, frozen=True):
-    """A client that may not."""
+    """A client that is refused."""
 
     reason: str
-    """Why, for the log of this member."""
+    """The reason, in the log of this member."""
     status: int = WRONG_CREDENTIALS
-    """Why, for the client."""
+    """The reason that the client gets."""
 
     def answer(self, kind: int, number: int) -> bytes:
-        """Return what the client is told."""
+        """Return the text that the client gets."""
         if kind not in (AUTHENTICATION, CUSTOM_AUTHENTICATION):
             return b""
         fixed = bytes((self.status,)) + uuid_field(None) + bytes((SERIALISATION_VERSION,)) + int_field(0)
@@ -63,7 +63,7 @@ def admission_of(credentials: Credentials | None, cluster: str, kind: int, field
     """Judge the first request of a connection. Raises `BadFrame`."""
     if kind not in (AUTHENTICATION, CUSTOM_AUTHENTICATION):
         return Denied(
-            f"its first request was {name_of(kind)}, not an authentication: its client may be of another protocol version"
+            f"its first request was {name_of(kind)}, not an authentication: its client can be of another protocol version"
         )
     field, version = fields.fixed(_FIXED)
     client = uuid_of(field)

@@ -1,4 +1,4 @@
-"""What one client is told of members and partitions: where they are others than it knows."""
+"""Send one client the members and partitions that have changed since it last heard of them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ class ClusterNews:
 
     def __init__(self, grid: GridAccess) -> None:
         self._grid = grid
-        self.told_count = 0
-        """How many partitions the client was told that there are."""
+        self.partition_count = 0
+        """How many partitions the client knows."""
         self._number: int | None = None
-        """The number under which the client wants to be told of the cluster; None: it does not, on this connection."""
-        self._told: tuple[Any, Any] = (None, None)
-        """The id of the view and the version of the table that it was told last."""
+        """The number under which the client wants events of the cluster; None: it wants none on this connection."""
+        self._sent: tuple[Any, Any] = (None, None)
+        """The id of the view and the version of the table that it was sent last."""
 
     def watch(self, number: int) -> None:
-        """Tell the client everything anew, under this number."""
-        self._number, self._told = number, (None, None)
+        """Send the client everything again, under this number."""
+        self._number, self._sent = number, (None, None)
 
     def events(self) -> list[bytes]:
-        """Return what the client does not know yet."""
+        """Return the events that the client has not been sent yet."""
         view, table, number = self._grid.view, self._grid.table, self._number
         if number is None or view is None:
             return []
         found = []
-        told_view, told_table = self._told
-        if told_view != view.id:
+        sent_view, sent_table = self._sent
+        if sent_view != view.id:
             found.append(members_event(number, view))
-        if table is not None and (told_table != table.version or told_view != view.id):
-            found.append(partitions_event(number, view, table, self.told_count))
-        self._told = view.id, table.version if table is not None else None
+        if table is not None and (sent_table != table.version or sent_view != view.id):
+            found.append(partitions_event(number, view, table, self.partition_count))
+        self._sent = view.id, table.version if table is not None else None
         return found

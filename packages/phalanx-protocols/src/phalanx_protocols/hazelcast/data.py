@@ -1,6 +1,6 @@
 """Keys and values as this protocol carries them: the partition hash (four bytes), then exactly what the grid stores.
 
-The hash is 0 unless the client gave a partition key; it is no part of the key's identity, there as here, so it is dropped on the way
+The hash is 0 unless the client gave a partition key; it is not part of the key's identity, neither there nor here, so it is dropped on the way
 in and 0 on the way out. An entry lives where its bytes say: a key with a partition key is found by every client, one hop further.
 """
 

@@ -1,4 +1,4 @@
-"""Errors as this protocol tells them: a code, by which clients decide whether to try again, a Java class, and a sentence."""
+"""Errors as this protocol sends them: a code, by which clients decide whether to try again, a Java class, and a sentence."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RefusedCall(Exception):
 
 
 def refusal_of(error: Exception) -> RefusedCall:
-    """Return the refusal for an error of the grid, or of this program (`Code.HAZELCAST`), of which clients are told the class alone."""
+    """Return the refusal for an error of the grid, or of this program (`Code.HAZELCAST`), of which clients get the class alone."""
     if isinstance(error, RefusedCall):
         return error
     if not isinstance(error, PhalanxError):

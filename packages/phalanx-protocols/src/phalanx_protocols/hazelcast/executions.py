@@ -73,7 +73,10 @@ def execute_on_keys(connection: Connection, kind: int, number: int, fields: Fiel
 
 
 def execute_on_all_keys(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
-    """As `execute_on_keys`, of the keys that a scan finds first. One that is removed meanwhile is to the function a key without a value."""
+    """Answer with what the function returned for each key of the map, where that was not None.
+
+    A scan finds the keys first. If one of them is removed meanwhile, the function gets a key without a value.
+    """
     name, processor = fields.map(), fields.data()
     function, arguments = _update_in(processor)
 
@@ -148,8 +151,8 @@ class _Executions:
             return None
         if self._refusal is not None:
             left = len(self._keys) - self._begun
-            told = f"{self._refusal}; {left} of {len(self._keys)} keys were not tried" if left else str(self._refusal)
-            return error_message(number, RefusedCall(self._refusal.code, told))
+            text = f"{self._refusal}; {left} of {len(self._keys)} keys were not tried" if left else str(self._refusal)
+            return error_message(number, RefusedCall(self._refusal.code, text))
         return entries(kind, number, *self._found)
 
     def _keep(self, key: bytes, result: bytes | None) -> None:

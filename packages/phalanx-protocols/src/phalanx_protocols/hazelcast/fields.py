@@ -20,7 +20,7 @@ def _map_name(name: bytes) -> str:
     try:
         return check_not_ours(check_map_name(name.decode()))
     except UnicodeDecodeError as error:
-        raise BadFrame(f"the name of a map is no UTF-8: {error.reason}") from None
+        raise BadFrame(f"the name of a map is not UTF-8: {error.reason}") from None
 
 
 class Fields:
@@ -33,7 +33,7 @@ class Fields:
         self._at = 1
 
     def fixed(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Return the fields of fixed size. A newer client may have sent more of them."""
+        """Return the fields of fixed size. A newer client can have sent more of them."""
         try:
             return layout.unpack_from(self._frames[0], MESSAGE_HEAD_BYTES)
         except struct.error:
@@ -61,7 +61,7 @@ class Fields:
         try:
             return self.payload().decode()
         except UnicodeDecodeError as error:
-            raise BadFrame(f"a text is no UTF-8: {error.reason}") from None
+            raise BadFrame(f"a text is not UTF-8: {error.reason}") from None
 
     def map(self) -> str:
         """Return the name of a map. Raises `UsageError` if none can have it, and for Phalanx's own maps."""

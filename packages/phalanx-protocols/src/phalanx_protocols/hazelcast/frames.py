@@ -56,7 +56,7 @@ LAST_NULL_FRAME: Final = _pack_head(FRAME_HEAD_BYTES, IS_NULL | FINAL)
 
 
 class BadFrame(Exception):
-    """The bytes are no message of this protocol. The text says why."""
+    """The bytes are not a message of this protocol. The text says why."""
 
 
 class MessageReader:
@@ -149,7 +149,7 @@ def _mark_of(flags: int) -> FrameMark:
 
 
 def answer_head(kind: int, number: int, fixed: bytes = b"", *, is_last: bool) -> bytes:
-    """Return the first frame of an answer. It tells of no backups to wait for: they have the write already."""
+    """Return the first frame of an answer. It names no backups to wait for: they have the write already."""
     flags = UNFRAGMENTED | FINAL if is_last else UNFRAGMENTED
     return _ANSWER.pack(_ANSWER.size + len(fixed), flags, kind, number, 0) + fixed
 

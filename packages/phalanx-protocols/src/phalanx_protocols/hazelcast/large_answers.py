@@ -12,7 +12,7 @@ from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.scanning import Scan
 from phalanx.wire.messages import PageReply
 from phalanx_protocols.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, answer_head
-from phalanx_protocols.hazelcast.under_way import told
+from phalanx_protocols.hazelcast.under_way import result_or_error
 
 
 class BrokenOff(Exception):
@@ -42,12 +42,12 @@ class LargeAnswer:
         if self._scan is None:
             return None
         self.is_asking = True
-        return told(self._scan.next_pages())
+        return result_or_error(self._scan.next_pages())
 
     def take(self, pages: Any) -> bytes:
         """Return what is to be written of these pages: a list; None: there are no more; or the error of the scan.
 
-        Raises `BrokenOff`; before the first page whatever went wrong itself.
+        Raises `BrokenOff`, or the error itself if it comes before the first page.
         """
         try:
             made = self._made_of(pages)

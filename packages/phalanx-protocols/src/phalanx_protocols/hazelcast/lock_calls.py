@@ -27,7 +27,7 @@ RENEW_EVERY_MS: Final = 10_000
 PIECE_MS: Final = 1_000
 """A client that waits is asked for again so often: one that has died gets no lock much later."""
 MAX_HELD: Final = 10_000
-"""Locks that one connection may hold."""
+"""The most locks that one connection can hold."""
 _LOCK: Final = struct.Struct("<qqq")
 _TRY_LOCK: Final = struct.Struct("<qqqq")
 _UNLOCK: Final = struct.Struct("<qq")
@@ -90,7 +90,7 @@ def _acquire(
     lease: int,
     wait: Millis | None,
 ) -> bytes | None:
-    """`wait`: None: without end."""
+    """Ask for a lock, and answer when it is granted or the `wait` is over. `wait`: None: without end."""
     name, key = fields.map(), fields.data()
     entry = name, key, connection.holder(thread)
     held = connection.locks.held
@@ -156,7 +156,7 @@ def is_locked(connection: LockingConnection, kind: int, number: int, fields: Fie
 
 
 def force_unlock(connection: LockingConnection, kind: int, number: int, fields: Fields) -> bytes | None:
-    """Release a lock, whoever holds it."""
+    """Release a lock, also one that another client holds."""
     name, key = fields.map(), fields.data()
 
     def take_state(kind: int, number: int, reply: Any) -> bytes | None:

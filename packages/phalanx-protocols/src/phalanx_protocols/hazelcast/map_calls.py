@@ -1,4 +1,4 @@
-"""Calls on one key of a map: what each asks of the owner, and how the answer is told.
+"""Calls on one key of a map: what each asks of the owner, and how the reply becomes the answer.
 
 A handler is given the connection, the type and number of the request, and its fields. It returns the answer, or None: it comes later.
 """
@@ -63,7 +63,10 @@ def contains_key(connection: Connection, kind: int, number: int, fields: Fields)
 
 
 def get_entry_view(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
-    """The grid counts neither costs, hits nor times of single entries: those are 0."""
+    """Answer with an entry, its key and its time to live.
+
+    The grid does not count costs, hits and times of single entries: those are 0.
+    """
     name, key = fields.map(), fields.data()
 
     def take_stored(kind: int, number: int, reply: Any) -> bytes | None:
@@ -148,14 +151,14 @@ def _set(
     is_for_ever = not ttl and not idle
     there = grid.local.put(name, key, new) if is_for_ever else grid.local.partition(key)
     if there is None:
-        told: bytes = tell(kind, number)
-        return told
+        answer: bytes = tell(kind, number)
+        return answer
     request = Put(connection.next_id(), name, key, new, ttl, 0, grid.open_from, idle)
 
     def take(kind: int, number: int, reply: Any) -> bytes:
         expect(reply, DoneReply, "put")
-        told: bytes = tell(kind, number)
-        return told
+        answer: bytes = tell(kind, number)
+        return answer
 
     return connection.ask_partition(there, request, kind, number, take)
 
@@ -247,7 +250,7 @@ def take_flag(kind: int, number: int, reply: Any) -> bytes:
 
 
 def take_truth(kind: int, number: int, reply: Any) -> bytes:
-    """Tell what a function returned that returns True or False."""
+    """Answer with the True or False that a function returned."""
     return flag(kind, number, expect(reply, ValueReply, "the call").value == _TRUE)
 
 

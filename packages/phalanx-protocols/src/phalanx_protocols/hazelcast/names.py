@@ -1,4 +1,4 @@
-"""What clients may ask for, by number: names for what is refused, so that people know what it was."""
+"""What clients can ask for, by number: names for refused requests, so that people know what they were."""
 
 from __future__ import annotations
 

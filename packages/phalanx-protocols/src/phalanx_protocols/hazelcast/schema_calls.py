@@ -53,7 +53,7 @@ def send_schema(connection: Connection, kind: int, number: int, fields: Fields) 
 
 
 def send_all_schemas(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
-    """Store all schemas that a client has: it has lost the cluster meanwhile, which may have lost them."""
+    """Store all schemas that a client has: it has lost the cluster meanwhile, which can have lost them."""
     schemas = fields.many(lambda: _read_schema(fields))
     if len(schemas) > MAX_SCHEMAS_AT_ONCE:
         raise UsageError(f"{len(schemas)} schemas at once are more than {MAX_SCHEMAS_AT_ONCE}")

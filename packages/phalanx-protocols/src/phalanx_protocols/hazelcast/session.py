@@ -47,7 +47,7 @@ from phalanx_protocols.hazelcast.names import name_of, why_unsupported
 from phalanx_protocols.hazelcast.schema_calls import SCHEMA_CALLS
 from phalanx_protocols.hazelcast.serving import Handler, Take
 from phalanx_protocols.hazelcast.shared import HazelcastShared
-from phalanx_protocols.hazelcast.under_way import PLAN_BYTES, RequestsUnderWay, told
+from phalanx_protocols.hazelcast.under_way import PLAN_BYTES, RequestsUnderWay, result_or_error
 
 FIRST_LOT: Final = 8
 MAX_LOT: Final = 32
@@ -82,7 +82,7 @@ class HazelcastConnection:
         self._out_bytes = 0
         self._under_way = RequestsUnderWay()
         self._has_more = False
-        """Whether there may be a whole request that was not begun yet."""
+        """Whether there can be a whole request that was not begun yet."""
         self._lot = FIRST_LOT
         """How many requests the next turn begins."""
         self._is_closed = False
@@ -124,7 +124,7 @@ class HazelcastConnection:
 
     @property
     def _is_blocked(self) -> bool:
-        """Return whether no further request may be begun now."""
+        """Return whether no further request can be begun now."""
         return self._large is not None or self._admission is not None or self._is_closed or self._under_way.is_full
 
     def opened(self, now: Millis) -> list[Effect]:
@@ -212,7 +212,7 @@ class HazelcastConnection:
         self._evaluate(kind, number, handler, self, kind, number, Fields(message))
 
     def _evaluate(self, kind: int, number: int, serve: Callable[..., bytes | None], *arguments: Any) -> None:
-        """Write the answer that a function returns, or the error for whatever it raises: every exception of a call comes here.
+        """Write the answer that a function returns, or the error for what it raises: every exception of a call comes here.
 
         Raises `BadFrame`, where the fields of a request cannot be read.
         """
@@ -227,7 +227,7 @@ class HazelcastConnection:
             self._write(answer)
 
     def _error(self, kind: int, number: int, error: Exception) -> bytes:
-        """Return the answer for whatever a call raised, and count what nobody raised on purpose."""
+        """Return the answer for an exception of a call, and count those that nobody raised on purpose."""
         refusal = refusal_of(error)
         if refusal.code is Code.HAZELCAST:
             self.grid.failed(name_of(kind), error)
@@ -285,7 +285,7 @@ class HazelcastConnection:
             large.begin(self.plans(name).scan_data(sorted(filled), of))
             self._ask_for_page(large)
 
-        return self.perform(told(self.plans(name).filled_partitions()), kind, number, begin)
+        return self.perform(result_or_error(self.plans(name).filled_partitions()), kind, number, begin)
 
     def watch_cluster(self, number: int) -> None:
         """Tell the client of members and partitions under this number, at once and at every change."""
@@ -342,12 +342,12 @@ class HazelcastConnection:
                 self._put_out(self._error(kind, number, identity))
                 self._end(f"its client could not be let in: {identity}", is_peers_fault=False)
                 return None
-            self.client, self._news.told_count = judged.client, identity.partition_count
+            self.client, self._news.partition_count = judged.client, identity.partition_count
             self._reader.max_bytes = self.grid.max_frame_bytes
             self._has_more = True
             return self._shared.welcome(kind, number, identity)
 
-        self.perform(told(self._shared.identify()), kind, number, take)
+        self.perform(result_or_error(self._shared.identify()), kind, number, take)
 
     def _tell_cluster(self) -> None:
         """Tell the client of members and partitions, where they are others than it knows."""

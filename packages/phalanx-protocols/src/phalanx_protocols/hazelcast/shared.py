@@ -1,4 +1,4 @@
-"""What the connections of one member share: the cluster as clients are told of it."""
+"""What the connections of one member share: the cluster as clients see it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     """The UUID of the cluster. It is an entry of the grid like any other: when all data is gone, so is this, and the next client
     gets another one; then clients drop what they had kept of the data."""
     partition_count: int
-    """How many partitions the first client was told that there are: clients refuse a cluster in which this changes."""
+    """The number of partitions that the first client was sent: clients refuse a cluster in which it changes."""
 
 
 class HazelcastShared:

@@ -64,7 +64,7 @@ class RequestsUnderWay:
         self._waiting_bytes = 0
         self._last = 0
         self.window = Window()
-        """How many may be under way that wait for no other client."""
+        """How many can be under way that wait for no other client."""
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -76,7 +76,7 @@ class RequestsUnderWay:
 
     @property
     def is_full(self) -> bool:
-        """Return whether no further request may be begun."""
+        """Return whether no further request can be begun."""
         return len(self._requests) - self._waiting >= self.window.most or self._bytes >= MAX_UNDER_WAY_BYTES
 
     def ask(
@@ -146,8 +146,8 @@ class RequestsUnderWay:
         return None
 
 
-def told(plan: CallPlan[Any]) -> CallPlan[Any]:
-    """Return the result of a plan, or whatever it ends with."""
+def result_or_error(plan: CallPlan[Any]) -> CallPlan[Any]:
+    """Return the result of a plan, or the error that ends it."""
     try:
         return (yield from plan)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Members and partitions as clients are told of them."""
+"""The members and partitions that clients see, as frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from phalanx_protocols.hazelcast.frames import (
 )
 
 SERVER_VERSION: Final = "5.5.0"
-"""The release of Hazelcast's server that clients are told; some compare it."""
+"""The release of Hazelcast's server that clients see; some compare it."""
 _VERSION_BYTES: Final = bytes(map(int, SERVER_VERSION.split(".")))
 MEMBERS_EVENT: Final = 0x000302
 PARTITIONS_EVENT: Final = 0x000303
@@ -66,16 +66,18 @@ def member_frames(view: MembersView) -> bytes:
     return b"".join(made)
 
 
-def partition_frames(view: MembersView | None, table: PartitionTable | None, told_count: int) -> tuple[bytes, bytes]:
+def partition_frames(
+    view: MembersView | None, table: PartitionTable | None, partition_count: int
+) -> tuple[bytes, bytes]:
     """Return the lists of partitions by owner, and the frame of the owners' UUIDs.
 
-    `told_count`: how many partitions clients know. Where the grid has divided them since, the owner of the first part stands for
+    `partition_count`: how many partitions clients know. If the grid has divided them since, clients get the owner of the first part for
     all: a member that is asked for a key of another part asks its owner.
     """
     by_owner: dict[MemberId, list[int]] = {}
     if view is not None and table is not None:
         present = set(view.members)
-        for partition in range(min(told_count, table.partition_count)):
+        for partition in range(min(partition_count, table.partition_count)):
             owner = table.owner(partition)
             if owner in present and owner is not None:
                 by_owner.setdefault(owner, []).append(partition)
@@ -84,13 +86,13 @@ def partition_frames(view: MembersView | None, table: PartitionTable | None, tol
 
 
 def members_event(number: int, view: MembersView) -> bytes:
-    """Return the event that tells the members."""
+    """Return the event with the list of members."""
     made = bytearray(event_head(MEMBERS_EVENT, number, int_field(view.version)) + member_frames(view))
     return bytes(with_last_flag(made, len(made) - FRAME_HEAD_BYTES))
 
 
-def partitions_event(number: int, view: MembersView, table: PartitionTable, told_count: int) -> bytes:
-    """Return the event that tells which member owns which partitions."""
-    lists, owners = partition_frames(view, table, told_count)
+def partitions_event(number: int, view: MembersView, table: PartitionTable, partition_count: int) -> bytes:
+    """Return the event that says which member owns which partitions."""
+    lists, owners = partition_frames(view, table, partition_count)
     made = bytearray(event_head(PARTITIONS_EVENT, number, int_field(table.version)) + lists)
     return bytes(with_last_flag(made + owners, len(made)))

@@ -16,7 +16,7 @@ T = TypeVar("T")
 AT_ONCE: Final = 512
 """Of so many items the answers are made before anybody looks at the clock."""
 JOINED_BYTES: Final = 64
-"""Shorter answers, on average, are joined at once: each by itself would take as much memory again."""
+"""Shorter answers, on average, are joined at once: each alone would take as much memory again."""
 NEXT_TURN: Final = Pause(0)
 """Lets others have their turn."""
 

@@ -27,7 +27,7 @@ class Slot:
     __slots__ = ("answer", "call", "what")
 
     def __init__(self, answer: bytes | None, what: str = "", call: KeyCall | None = None) -> None:
-        """`what`: the command."""
+        """Keep a place for the answer to the command `what`."""
         self.answer = answer
         self.what = what
         self.call = call
@@ -62,7 +62,7 @@ class AnswerOrder:
     # --- what begins ---------------------------------------------------------------------------------------------------------
 
     def may_begin(self, command: Command, args: list[bytes]) -> bool:
-        """Return whether a command may begin while others are under way."""
+        """Return whether a command can begin while others are under way."""
         if self._plans or len(self._calls) >= self._window.most:
             return False
         if command.is_of_connection:

@@ -39,7 +39,7 @@ class KeyCall:
     def __init__(
         self, key: bytes, request: Any, answer_of: Callable[[Any], Answer], there: There | None = None
     ) -> None:
-        """`key`: serialised. `answer_of`: makes the answer of a reply that is no error, or the plan to make it. `there`: the
+        """`key`: serialised. `answer_of`: makes the answer of a reply that is not an error, or the plan to make it. `there`: the
         partition of the key, where it is known."""
         self.key = key
         self.request = request
@@ -91,9 +91,9 @@ def evaluated(grid: GridAccess, what: str, make: Callable[..., Any], *arguments:
 
 
 def error_of(grid: GridAccess, what: str, failure: Exception) -> bytes:
-    """Return the error of RESP for whatever a command raised: every exception of a command comes here.
+    """Return the error of RESP for an exception of a command: every one comes here.
 
-    One that nobody raised on purpose is counted and logged, and the client is told its class alone.
+    One that nobody raised on purpose is counted and logged, and the client gets its class alone.
     """
     if isinstance(failure, UpdateRefused):
         return error(str(failure))
@@ -126,7 +126,7 @@ def flag_of(reply: Any) -> int:
 
 
 def text_or_none(reply: ValueReply) -> bytes | None:
-    """Return the text of the value in a reply. Raises `UpdateRefused` if it is no string."""
+    """Return the text of the value in a reply. Raises `UpdateRefused` if it is not a string."""
     return None if reply.value is None else text_of(reply.value)
 
 

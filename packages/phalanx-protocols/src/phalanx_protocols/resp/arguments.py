@@ -1,4 +1,4 @@
-"""Read the words of commands. What cannot be read is refused with the text that Redis has for it."""
+"""Read the words of commands. Words that cannot be read are refused with Redis' own text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def life_of(grid: GridAccess, unit: bytes, word: bytes, command: str) -> Millis:
 
 
 def positive_life(grid: GridAccess, unit: bytes, word: bytes, command: str) -> Millis:
-    """As `life_of`; raises `UpdateRefused` also for what is not above 0, by its words."""
+    """Return the milliseconds from now that a time stands for, at least 1. Raises `UpdateRefused` also for a number of
+    0 or less.
+    """
     if integer_of(word) <= 0:
         raise UpdateRefused(f"ERR invalid expire time in '{command}' command")
     return max(life_of(grid, unit, word, command), 1)

@@ -29,7 +29,7 @@ class CommandQueue:
         self._bytes = 0
 
     def add(self, command: Command, args: list[bytes]) -> bytes:
-        """Add a command, and return what the client is told. What is refused whatever is stored is refused now, and breaks the queue."""
+        """Add a command, and return the answer. Words that are refused with any stored value are refused now, and break the queue."""
         if command.refuses is not None and (refusal := command.refuses(args)):
             self.is_broken = True
             return refusal

@@ -223,12 +223,12 @@ class RespConnection:
 
     @property
     def nil(self) -> bytes:
-        """Return how no value is told."""
+        """Return the answer that stands for no value."""
         return NIL[self.protocol]
 
     @property
     def nil_array(self) -> bytes:
-        """Return how no array is told."""
+        """Return the answer that stands for no array."""
         return NIL_ARRAY[self.protocol]
 
     def text(self, found: bytes | None) -> bytes:
@@ -269,7 +269,7 @@ class RespConnection:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Return whether the next command of an admitted client may be carried out by itself: nothing is before it."""
+        """Return whether the next command of an admitted client can be carried out alone: nothing is before it."""
         return not self._order.slots and not self._commands and self.queue is None and self.is_admitted
 
     # --- commands ----------------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class RespConnection:
                         left -= count // SOME
                         next_ones = SOME if count else SLICE_COMMANDS
                     most = min(left, next_ones or SLICE_COMMANDS)
-                    # A stranger's are read one by one: AUTH changes how long the next one may be.
+                    # Those of a client that is not admitted are read one by one: AUTH changes how long the next one can be.
                     commands.extend(self._reader.take(most if self.is_admitted else 1))
                     if not self.is_admitted:
                         self._judge_stranger()
@@ -315,8 +315,8 @@ class RespConnection:
                 left -= 1
         except BrokenCommand as broken:
             self._order.answer(error(f"ERR Protocol error: {broken}"))
-            self.close(f"its bytes are no command of Redis: {broken}")
-        self.there = -1  # it may wait for long
+            self.close(f"its bytes are not a command of Redis: {broken}")
+        self.there = -1  # it can wait for long
         if self._decoded is not None and not self.has_more:
             self._decoded = None
 
@@ -393,7 +393,7 @@ class RespConnection:
         command = server.commands.get(args[0]) or server.commands.get(args[0].upper())
         if command is None:
             if args[0].upper() in NOT_SERVED_HTTP:
-                self.close("it sends HTTP: a page in a browser may try to reach this port")
+                self.close("it sends HTTP: a page in a browser can be trying to reach this port")
                 return True
             self._break_queue()
             self._order.answer(error(f"ERR unknown command '{said(args[0])}', with args beginning with: "

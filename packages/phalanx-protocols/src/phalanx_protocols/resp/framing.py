@@ -40,7 +40,7 @@ ONE: Final = b":1\r\n"
 
 
 class BrokenCommand(Exception):
-    """The bytes of a client are no command. The text is what it is told."""
+    """The bytes of a client are not a command. The text is the answer to the client."""
 
 
 class CommandReader:
@@ -271,7 +271,7 @@ _ESCAPES: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\
 
 
 def words_of(line: bytes) -> list[bytes]:
-    """Return the words of a command in one line; quoted ones may hold spaces and escapes. Raises `BrokenCommand`."""
+    """Return the words of a command in one line; quoted ones can hold spaces and escapes. Raises `BrokenCommand`."""
     if b'"' not in line and b"'" not in line:
         return line.split()
     words: list[bytes] = []

@@ -43,7 +43,7 @@ def _fields_of(c: RespConnection, data: bytes | None) -> Fields:
 
 
 def _shown(value: Any) -> bytes:
-    """Return a field's value, or name, as text; of what is none, a word that says what it is."""
+    """Return a field's value, or name, as text; if it is not text, a word that says what it is."""
     try:
         return text_of_value(value)
     except UpdateRefused:

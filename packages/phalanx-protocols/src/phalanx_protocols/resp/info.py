@@ -90,5 +90,5 @@ def info(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
 
 
 COMMANDS = Commands("server")
-COMMANDS.add("info", -1, "Tells of this member, and counts keys.", info, "loading stale", is_idempotent=True,
+COMMANDS.add("info", -1, "Describes this member, and counts keys.", info, "loading stale", is_idempotent=True,
              differs="Figures that the grid does not have are 0; it has more at its HTTP port.")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The commands of keys, whatever their values are: existence, expiry, types, and what looks at all keys."""
+"""The commands of keys with any values: existence, expiry, types, and commands that look at all keys."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def randomkey(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
 COMMANDS = Commands("generic")
 _add = COMMANDS.add
 _add("del", -2, "Removes keys.", _of_each(_make_remove, _had_value), "write", **SEVERAL, is_idempotent=True,
-     differs="Each key by itself. The number of a retry counts what the first try left.")  # fmt: skip
+     differs="Each key alone. The number of a retry counts what the first try left.")  # fmt: skip
 _add(
     "unlink", -2, "Removes keys (DEL).", _of_each(_make_remove, _had_value), "write fast", **SEVERAL, is_idempotent=True
 )
@@ -278,10 +278,10 @@ _add("ttl", 2, "Returns the seconds a key lives.", _time_to_live(lambda c, ms: (
 _add("pttl", 2, "Returns the milliseconds a key lives.", _time_to_live(lambda c, ms: ms), "readonly fast")
 _add("expiretime", 2, "Returns when a key expires, in seconds.",
      _time_to_live(lambda c, ms: (c.grid.wall_ms() + ms + 500) // 1000), "readonly fast",
-     differs="Worked out from the time that is left: two answers may differ by a moment.")  # fmt: skip
+     differs="Worked out from the time that is left: two answers can differ by a moment.")  # fmt: skip
 _add("pexpiretime", 2, "Returns when a key expires, in milliseconds.",
      _time_to_live(lambda c, ms: c.grid.wall_ms() + ms), "readonly fast",
-     differs="Worked out from the time that is left: two answers may differ by a moment.")  # fmt: skip
+     differs="Worked out from the time that is left: two answers can differ by a moment.")  # fmt: skip
 _add("type", 2, "Returns the type of a value: string, hash, or value.", type_, "readonly fast",
      differs="`value`: one that a program wrote, and that is neither a string nor a hash.")  # fmt: skip
 _add("scan", -2, "Returns some keys, and where to go on; MATCH, COUNT, TYPE.", scan, "readonly", first_key=0,
@@ -293,14 +293,14 @@ _add("randomkey", 1, "Returns some key.", randomkey, "readonly", first_key=0,
 _add("dbsize", 1, "Counts the keys.", dbsize, "readonly fast", first_key=0,
      differs="Counts entries with keys of other types, too; each partition at its own moment.")  # fmt: skip
 _add("flushdb", -1, "Removes all keys of the database.", flush(lambda c: [c.map]), "write", first_key=0, is_idempotent=True,
-     differs="Each owner by itself; what others write meanwhile may stay.")  # fmt: skip
+     differs="Each owner alone; what others write meanwhile can stay.")  # fmt: skip
 _add("flushall", -1, "Removes all keys of all databases.", flush(lambda c: c.server.maps), "write", first_key=0, is_idempotent=True,
      differs="The maps of `redis_maps`, one after the other; no other map.")  # fmt: skip
 for _name in ("rename", "renamenx", "copy", "move", "dump", "restore", "migrate", "sort", "sort_ro"):
-    _text = f"{_name.upper()} is not served: keys may have different owners"
-    COMMANDS.refuse(_name, _text, "write", "keys may have different owners.", -2, first_key=0)
+    _text = f"{_name.upper()} is not served: keys can have different owners"
+    COMMANDS.refuse(_name, _text, "write", "keys can have different owners.", -2, first_key=0)
 for _name in ("object", "memory", "debug"):
-    _text = f"{_name.upper()} is not served: it tells of the insides of Redis; see `phalanx map` and the HTTP port"
-    COMMANDS.refuse(_name, _text, "readonly", "it tells of the insides of Redis.", -2, first_key=0)
+    _text = f"{_name.upper()} is not served: it shows the inside of Redis; see `phalanx map` and the HTTP port"
+    COMMANDS.refuse(_name, _text, "readonly", "it shows the inside of Redis.", -2, first_key=0)
 
 __all__ = ["COMMANDS", "UsageError"]

@@ -3,7 +3,7 @@
 The scan order is that of (hash of the key, key). A place is a hash: the scan goes on with the keys of this hash. What a member is
 given is a key behind which it begins; so one is made whose hash is the place, and which is before all others of that hash. Where
 partitions were divided meanwhile, all parts of those that are still to come have higher numbers: nothing is missed, and some keys
-may come twice, which SCAN allows.
+can come twice, which SCAN allows.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _entries_of(c: RespConnection, partition: int, place: int, count: int) -> Ca
 
 
 def _whole_places(entries: Entries, is_cut: bool, count: int) -> Entries:
-    """Return the first entries, at least `count` if there are, up to the end of a place. `is_cut`: more may be of the last."""
+    """Return the first entries, at least `count` if there are, up to the end of a place. `is_cut`: the last one can have more."""
     end = len(entries)
     if is_cut:
         last = scan_position(entries[-1][0])

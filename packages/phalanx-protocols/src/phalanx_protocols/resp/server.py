@@ -34,7 +34,7 @@ class RespServer(RespShared):
         self, grid: GridAccess, credentials: Credentials | None, maps: Sequence[str], *, is_loose: bool = False
     ) -> None:
         """`credentials`: what clients must show, None: nothing. `maps`: the maps that stand for databases. `is_loose`: whether
-        transactions may have keys of several owners."""
+        transactions can have keys of several owners."""
         super().__init__(TABLE, grid, credentials, maps, is_loose=is_loose)
 
     def connect(self, number: int, peer: str, local: Address, now: Millis) -> RespConnection:

@@ -22,7 +22,7 @@ SLOTS = 16_384
 
 
 def members_of(c: RespConnection) -> list[MemberId]:
-    """Return the members at which clients may ask, the oldest first."""
+    """Return the members at which clients can ask, the oldest first."""
     view = c.grid.view
     return list(view.members) if view is not None else []
 
@@ -147,21 +147,21 @@ def _command_docs(c: RespConnection, args: list[bytes]) -> Outcome:
 
 
 def _argument(c: RespConnection, argument: Argument) -> bytes:
-    """Return what COMMAND DOCS tells of an argument."""
+    """Return what COMMAND DOCS answers about an argument."""
     name = bulk(argument.name.encode())
-    told = [(bulk(b"name"), name), (bulk(b"type"), bulk(argument.kind.encode()))]
+    pairs = [(bulk(b"name"), name), (bulk(b"type"), bulk(argument.kind.encode()))]
     if not argument.arguments and argument.kind != "pure-token":
-        told.append((bulk(b"display_text"), name))
+        pairs.append((bulk(b"display_text"), name))
     if argument.kind == "key":
-        told.append((bulk(b"key_spec_index"), integer(0)))
+        pairs.append((bulk(b"key_spec_index"), integer(0)))
     if argument.token:
-        told.append((bulk(b"token"), bulk(argument.token.encode())))
+        pairs.append((bulk(b"token"), bulk(argument.token.encode())))
     flags = [(argument.is_optional, b"+optional\r\n"), (argument.is_multiple, b"+multiple\r\n")]
     if any(is_so for is_so, _ in flags):
-        told.append((bulk(b"flags"), array([flag for is_so, flag in flags if is_so])))
+        pairs.append((bulk(b"flags"), array([flag for is_so, flag in flags if is_so])))
     if argument.arguments:
-        told.append((bulk(b"arguments"), array([_argument(c, each) for each in argument.arguments])))
-    return mapping(c.protocol, told)
+        pairs.append((bulk(b"arguments"), array([_argument(c, each) for each in argument.arguments])))
+    return mapping(c.protocol, pairs)
 
 
 def _command_list(c: RespConnection, args: list[bytes]) -> Outcome:

@@ -81,11 +81,11 @@ def hello(c: RespConnection, args: list[bytes]) -> Outcome:
     c.protocol = protocol
     if name is not None:
         c.name = name
-    told: list[tuple[bytes, bytes]] = [
+    answers: list[tuple[bytes, bytes]] = [
         (b"server", bulk(b"redis")), (b"version", bulk(VERSION.encode())), (b"proto", integer(protocol)), (b"id", integer(c.number)),
         (b"mode", bulk(b"standalone")), (b"role", bulk(b"master")), (b"modules", array([])),
     ]  # fmt: skip
-    return mapping(protocol, [(bulk(each), answer) for each, answer in told])
+    return mapping(protocol, [(bulk(each), answer) for each, answer in answers])
 
 
 def select(c: RespConnection, args: list[bytes]) -> Outcome:

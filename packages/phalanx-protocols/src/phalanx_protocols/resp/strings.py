@@ -52,10 +52,10 @@ def set_(c: RespConnection, args: list[bytes]) -> Outcome:
     if keeps and condition != b"NX":
         name = "get_and_replace" if condition == b"XX" else "get_and_put"
 
-        def told(reply: ValueReply) -> bytes:
+        def answer_of(reply: ValueReply) -> bytes:
             return c.nil if condition == b"XX" and reply.value is None else OK
 
-        return update(c, key, name, [value], told, None)
+        return update(c, key, name, [value], answer_of, None)
     if condition == b"NX":
         request: Any = PutIfAbsent(grid.next_id(), c.map, key, value, life_ms, 0, grid.open_from)
         return KeyCall(key, request, lambda reply: OK if reply.value is None else c.nil)
@@ -260,7 +260,7 @@ def msetnx(c: RespConnection, args: list[bytes]) -> Outcome:
     if len(args) % 2 == 0:
         return error("ERR wrong number of arguments for 'msetnx' command")
     if len(args) != 3:
-        return error("ERR MSETNX of several keys is not served: they may have several owners, and nothing could hold them "
+        return error("ERR MSETNX of several keys is not served: they can have several owners, and nothing could hold them "
                      "together; use SET with NX for each key")  # fmt: skip
     return setnx(c, args)
 
@@ -270,7 +270,7 @@ _add = COMMANDS.add
 _PAIRS = {"first_key": 1, "last_key": -1, "step": 2}
 _add("get", 2, "Returns the value of a key.", get, "readonly fast", is_short=True)
 _add("set", -3, "Sets the value of a key; NX, XX, GET, EX, PX, EXAT, PXAT, KEEPTTL.", set_, "write denyoom", is_idempotent=True, is_short=True,
-     differs="A time to live is at most ten years. With NX or GET a retry may find what the first try did. What a program takes with NX and "
+     differs="A time to live is at most ten years. With NX or GET a retry can find what the first try did. What a program takes with NX and "
      "releases by a script, as the `Lock` of redis-py does, can be taken and never released (`EVALSHA` is refused): use `grid.lock`, or a time "
      "to live and no release.")  # fmt: skip
 _add("setnx", 3, "Sets the value of a key that has none.", setnx, "write denyoom fast")
@@ -307,6 +307,6 @@ _add("incrbyfloat", 3, "Adds a number.", incrbyfloat, "write denyoom fast",
 _add("mget", -2, "Returns the values of keys.", mget, "readonly fast", **SEVERAL,
      differs="Each owner reads its keys at its own moment. The values of one answer have at most `max_answer_bytes`.")  # fmt: skip
 _add("mset", -3, "Sets the values of keys.", mset, "write denyoom", is_idempotent=True, **_PAIRS,
-     differs="Each key is set as a whole; all of them together are not: others may see some of them set.")  # fmt: skip
+     differs="Each key is set as a whole; all of them together are not: others can see some of them set.")  # fmt: skip
 _add("msetnx", -3, "Sets the value of a key that has none.", msetnx, "write denyoom", **_PAIRS,
      differs="Takes one key only.")  # fmt: skip

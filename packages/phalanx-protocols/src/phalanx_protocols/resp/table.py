@@ -32,7 +32,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     is_idempotent: bool = False
     """Whether doing it twice leaves the same as doing it once."""
     is_for_strangers: bool = False
-    """Whether clients may give it before they have shown the token."""
+    """Whether clients can give it before they have shown the token."""
     is_short: bool = False
     """Whether it takes some microseconds whatever is stored, beside its answer: nobody looks at the clock for it."""
     is_of_connection: bool = False
@@ -40,7 +40,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     is_outside_transactions: bool = False
     """Whether it is carried out at once in a transaction."""
     refuses: Callable[[list[bytes]], bytes | None] | None = None
-    """Returns the error for words that are refused whatever is stored, which breaks a transaction at once; None: none is."""
+    """Returns the error for words that are refused with any stored value, which breaks a transaction at once; None: none is."""
     differs: str = ""
     """How it differs from Redis; empty: in nothing that a client could see."""
 

@@ -1,7 +1,7 @@
 """MULTI and EXEC: commands of one owner, one after the other.
 
 Nothing in the grid holds several keys together. So a transaction runs its commands in their order, with no other command of its
-connection between them; commands of others may come between, and if the owner dies in the middle, some may be done. Where
+connection between them; commands of others can come between, and if the owner dies in the middle, some can be done. Where
 that is not enough, one key must do: a hash, SET with NX, or a function of the members.
 """
 
@@ -131,8 +131,8 @@ _add = COMMANDS.add
 _add("multi", 1, "Begins a transaction.", multi, "noscript loading stale fast", is_outside_transactions=True,
      differs="See EXEC.")  # fmt: skip
 _add("exec", 1, "Carries out the commands since MULTI.", exec_, "noscript loading stale", is_outside_transactions=True,
-     differs="All keys must have one owner (setting `redis_loose_transactions` lifts that). Commands run in order; those of others may "
-     "come between them, and if the owner dies, some may be done and others not.")  # fmt: skip
+     differs="All keys must have one owner (setting `redis_loose_transactions` lifts that). Commands run in order; those of others can "
+     "come between them, and if the owner dies, some can be done and others not.")  # fmt: skip
 _add(
     "discard",
     1,

@@ -1,4 +1,4 @@
-"""What words commands take, as clients are told by COMMAND DOCS: redis-cli makes its hints of it.
+"""The words that commands take, as COMMAND DOCS describes them: redis-cli makes its hints of it.
 
 A usage is written as people know it: `key` is a word, `[...]` is optional, `a|b` one of several, `...` once or more, and a word in capital
 letters is said as it is.
@@ -41,7 +41,7 @@ _INTEGERS: Final = frozenset(
 
 
 class Argument(msgspec.Struct):
-    """One argument as COMMAND DOCS tells it."""
+    """One argument as COMMAND DOCS describes it."""
 
     name: str
     kind: str
