@@ -22,7 +22,11 @@ def test_the_same_in_many_more_histories(block: int) -> None:
     play_all(range(1_000 + 20 * block, 1_020 + 20 * block), Profile.LOCKS)
 
 
-HOLDERS, TOKENS, WRITES = "no more hold it at a time than may", "a token only grows", "an older token is refused"
+HOLDERS, TOKENS, WRITES = (
+    "no more hold it at a time than are allowed",
+    "a token only grows",
+    "an older token is refused",
+)
 FOUND_BY = {
     "grant-before-backups": {HOLDERS, TOKENS},
     "end-leases-at-takeover": {HOLDERS},

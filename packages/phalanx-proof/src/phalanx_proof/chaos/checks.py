@@ -1,9 +1,9 @@
 """Does the grid hold what the ledger says? Judged from outside, with nothing but what was written and what was found.
 
 * A key that is written by one writer has the value of the last acknowledged write, or of an indeterminate one after it.
-  Without any acknowledged write it may have none. Failed writes have changed nothing.
+  Without any acknowledged write it can have none. Failed writes have changed nothing.
 * A counter is at least the number of acknowledged increments, and at most that and the indeterminate ones. No two
-  acknowledged increments made the same number. So it is, too, where whoever held the key's lock has read and put it.
+  acknowledged increments made the same number. The same is true if the holder of the key's lock has read and put it.
 * Nothing else is there; a look-up and a scan find the same; the size is the number of keys.
 """
 

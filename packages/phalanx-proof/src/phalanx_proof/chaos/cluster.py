@@ -51,7 +51,7 @@ class MemberUnderTest:
     name: str
     process: MemberProcess
     seeds: tuple[MemberUnderTest, ...] = ()
-    """Through whom it joins."""
+    """The members through which it joins."""
     address: Address | None = None
     """Where it listens, as soon as it was ready."""
     phase: ChaosPhase = ChaosPhase.STARTING
@@ -80,9 +80,9 @@ class ChaosCluster:
         self.tested_members: list[MemberUnderTest] = []
         """All that were started."""
         self.problems: list[str] = []
-        """What no fault explains: a member that ended by itself, could not join, or could not leave."""
+        """What no fault explains: a member that ended without a fault, could not join, or could not leave."""
         self.unexplained: list[str] = []
-        """Members that were removed, and came back, although they never hung. On a busy machine that may happen; but
+        """Members that were removed, and came back, although they never hung. On a busy machine that can happen; but
         then more were taken away at once than there are backups, and nothing is promised."""
         self._heard_of: set[MemberId] = set()
         """All incarnations of members that serve, or served."""
@@ -121,7 +121,7 @@ class ChaosCluster:
     # --- what is done to them ----------------------------------------------------------------------------------------
 
     def start(self, port: int = 0) -> MemberUnderTest:
-        """Start a member that joins through those that serve; it may need some time to be ready."""
+        """Start a member that joins through those that serve; it can need some time to be ready."""
         name, seeds = f"m{len(self.tested_members)}", tuple(self.by_age())
         process = start_member_process(
             self._folder / f"{name}.log",
@@ -150,7 +150,7 @@ class ChaosCluster:
                 break
             except UnavailableError as error:
                 if tested.seeds and all(seed.phase is ChaosPhase.ENDED for seed in tested.seeds):
-                    self.begin_leave(tested)  # it may have been admitted by the last of them a moment ago
+                    self.begin_leave(tested)  # it can have been admitted by the last of them a moment ago
                     await self.wait_left(tested)
                     tested, deadline = self.start(), time.monotonic() + READY_WITHIN_S
                 elif time.monotonic() > deadline or not tested.process.is_running:
@@ -235,7 +235,7 @@ class ChaosCluster:
                 tested.phase = ChaosPhase.ENDED
                 status = tested.process.wait()
                 self.problems.append(
-                    f"{tested.name} ended by itself with status {status}: {tested.process.last_log_line()}"
+                    f"{tested.name} ended without a fault, with status {status}: {tested.process.last_log_line()}"
                 )
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Faults as they are carried out: on whom, when, and how long the cluster needed to be whole again."""
+"""Carry out faults: on which members, when, and how long the cluster needed to be whole again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 10.0
 """So long a hurting fault waits for the cluster to be whole before gentle ones hold back: one that members join and
 leave all the time is never whole."""
 AROUND_S = 10.0
-"""Before and after a write: faults that are told together with it."""
+"""Before and after a write: faults that a report lists with it."""
 
 
 class FaultDone(msgspec.Struct):
@@ -242,7 +242,7 @@ class ChaosFaults:
         return [tested for tested in self._cluster.by_age() if not tested.is_stopped]
 
     def _choose(self, fault: ChaosFault, most: int) -> list[MemberUnderTest]:
-        """Choose whom a fault strikes: by age among the members that serve and are not stopped, at most so many."""
+        """Choose the members that a fault strikes: by age among the members that serve and are not stopped, at most so many."""
         able = self._serving()
         ranks = dict.fromkeys(rank % len(able) for rank in fault.ranks) if able else {}
         return [able[rank] for rank in ranks][: max(most, 0)]

@@ -3,9 +3,9 @@
 Two lanes run beside each other. *Hurting* faults take members away without a word: no more at a time than there are
 backups, and the next only when the cluster is whole again. *Gentle* ones must never cost data, whatever else happens:
 graceful stops, several at once and the oldest among them, joins, and pauses too short for anybody to be removed.
-Without backups there are only stops and joins: a pause on a busy machine may become a removal.
+Without backups there are only stops and joins: a pause on a busy machine can become a removal.
 
-Whom a fault strikes is drawn as a rank by age, for who will be there cannot be known beforehand; 0 is the oldest member,
+The member that a fault strikes is drawn as a rank by age, because nobody knows beforehand which members there will be; 0 is the oldest member,
 the master, which is drawn more often than others. A rank over the number of members wraps around.
 """
 
@@ -74,7 +74,7 @@ class ChaosOptions(msgspec.Struct, frozen=True):
         if self.members < self.fewest + 1:
             raise UsageError(
                 f"--members {self.members} are too few for --backups {self.backups}: give at least {self.fewest + 1}, "
-                f"so that one may go while the others keep all replicas"
+                f"so that one can go while the others keep all replicas"
             )
 
     @property
@@ -95,7 +95,7 @@ class ChaosFault(msgspec.Struct, frozen=True):
     """Since the beginning, at the earliest: a hurting one waits until the cluster is whole."""
     kind: ChaosKind
     ranks: tuple[int, ...]
-    """Whom, by age; of a join only their number matters."""
+    """The members, by age; of a join only their number matters."""
     lasts_s: float = 0.0
     """How long a process is stopped."""
     replaced_after_s: float = 0.0

@@ -25,7 +25,7 @@ THREADS = 64
 """Each waits for one process, or asks."""
 AT_REST_WITHIN_S = 60.0
 LONGEST_STALL_S = 20.0
-"""A write that takes longer has been forgotten by somebody. Those who are asked may hang, but not for so long."""
+"""A write that takes longer has been forgotten by a member. Members that are asked can hang, but not for so long."""
 SHOWN_AT_MOST = 10
 READ_AT_ONCE = 1_000
 TICK_S = 0.2
@@ -80,7 +80,7 @@ class ChaosReport(msgspec.Struct, frozen=True):
 
 
 class ChaosRun:
-    """One run; `progress` may be asked at any time while it goes on."""
+    """One run; `progress` can be asked at any time while it goes on."""
 
     def __init__(self, options: ChaosOptions, folder: Path, tell: Callable[[str], None]) -> None:
         self.options = options
@@ -145,7 +145,7 @@ class ChaosRun:
         return self._report(seconds, at_rest_after_s, violations)
 
     async def _start(self) -> None:
-        """Start the first member by itself, so that all others find it; then wait until the
+        """Start the first member alone, so that all others find it; then wait until the
         cluster is whole, once somebody wants to write.
         """
         first = self._cluster.start()

@@ -19,7 +19,7 @@ class Surveyed:
     leaving: Collection[Address] = ()
     """Where members listen that were told to leave, and have not ended."""
     starting: int = 0
-    """Processes that are not ready yet: any of them may be in the list already."""
+    """Processes that are not ready yet: any of them can be in the list already."""
     heard_of: Collection[MemberId] = field(default=frozenset())
     """All incarnations that serve, or ever served."""
 

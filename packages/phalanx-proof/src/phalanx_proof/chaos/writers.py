@@ -1,4 +1,4 @@
-"""Writers: tasks that write, note every outcome, and never stop before they are told to; and one that reads it back."""
+"""Writers: tasks that write, note every outcome, and stop only when the run ends; and one that reads it back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECENT = 200
 
 
 class TaskContext(msgspec.Struct, frozen=True):
-    """What a task is told of the run."""
+    """What a task knows of the run."""
 
     seed: int
     ledger: Ledger

@@ -97,7 +97,7 @@ Explored = Annotated[
 Depth = Annotated[int, typer.Option("--depth", metavar="N", min=1, help="Steps of a history (with --explore).")]
 Start = Annotated[str, typer.Option("--start", metavar="NAME", help="Begin here, not everywhere (with --explore).")]
 Limits = Annotated[
-    str, typer.Option("--limits", metavar="A=N,...", help="What may go wrong how often (with --explore).")
+    str, typer.Option("--limits", metavar="A=N,...", help="What can go wrong how often (with --explore).")
 ]
 Replay = Annotated[
     str,
@@ -220,7 +220,7 @@ def _canary_option(canary: str) -> str:
 def _replay(path: Path, canary: str, mode: _RunMode) -> bool:
     schedule = read_schedule(path, canary)
     if schedule.code != code_digest(schedule.canary):
-        print(f"phalanx: {path} was made with other code: it may be another history now", file=sys.stderr)
+        print(f"phalanx: {path} was made with other code: it can be another history now", file=sys.stderr)
     result, options = _play_and_tell(schedule.options, schedule.canary, mode)
     more = {"replayed": str(path), "expected": schedule.violation or None, "same": result.digest == schedule.digest}
     return _conclude(

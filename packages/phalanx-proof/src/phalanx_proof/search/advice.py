@@ -40,7 +40,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_per_thousand(self) -> float:
-        """What it may be in truth, where nothing was seen."""
+        """What it can be in truth, where nothing was seen."""
         return 1_000 * SURE_OF / self.troubles if self.troubles else 1_000.0
 
 
@@ -136,7 +136,7 @@ def _words(trials: list[Trial], chosen: Trial | None, accepted: float) -> list[s
             f"({below.removed_per_thousand:.2f} of a thousand)."
         )
     else:
-        said.append("It is the shortest that was tried: a shorter one may do as well.")
+        said.append("It is the shortest that was tried: a shorter one can do as well.")
     if place + 1 < len(of_one) and of_one[place + 1].found:
         longer = of_one[place + 1]
         said.append(

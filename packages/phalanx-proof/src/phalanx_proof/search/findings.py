@@ -150,7 +150,7 @@ def _in_order(key: tuple[str, str], found: list[tuple[int, str]]) -> list[tuple[
 
 
 class _Rules:
-    """Adds up what events named: a text may name several rules, and several texts one rule."""
+    """Adds up what events named: a text can name several rules, and several texts one rule."""
 
     def __init__(self) -> None:
         self._times: Counter[str] = Counter()

@@ -49,7 +49,7 @@ class SearchPlan(msgspec.Struct, frozen=True):
 
 
 class SearchStep(msgspec.Struct, frozen=True):
-    """What has just become done, for whoever watches."""
+    """What has just been done, for those who watch."""
 
     configuration: Configuration
     rows: Sequence[SearchRow]
@@ -130,7 +130,7 @@ class HistorySearch:
                 self._store.add(done.work.configuration, rows)
                 yield SearchStep(done.work.configuration, rows, error)
                 if error and not done.error:
-                    return  # Another version: what it is told next it would not play either.
+                    return  # Another version: it would not play the next piece either.
         finally:
             work.close()
             self._store.flush()

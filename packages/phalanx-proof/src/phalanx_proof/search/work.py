@@ -1,6 +1,6 @@
 """What a worker does: play a chunk of histories, or look closer at one that failed. Needs neither Spark nor Arrow.
 
-A worker is told the digest of the code, and plays nothing if its own is another one: results of two versions would stand
+A worker gets the digest of the code, and plays nothing if its own is another one: results of two versions would stand
 side by side as if they were of one. Whatever one history does to the simulator itself is a finding of that seed: neither
 an error nor an endless loop of one costs the others of its chunk.
 """

@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.ids import Millis
 
 MASTER = -1
-"""Instead of a host's number: whoever is the master when the fault happens."""
+"""Instead of a host's number: the master at the time of the fault."""
 OWNER, SOURCE, DESTINATION, OTHER_REPLICA = -2, -3, -4, -5
 """The same, for a fault that waits for a migration: who sends the data; who holds the index that changes hands (the owner
 where nobody does); who gets it; and a backup that takes no other part (the source, where there is no other)."""

@@ -168,7 +168,7 @@ def _handed_in(host: Host, name: str) -> Iterator[tuple[bytes, int]]:
 
 
 def _lasting(host: Host) -> Iterator[Replica]:
-    """Yield the replicas on a host that others may still get; none of a copy that is on its way."""
+    """Yield the replicas on a host that others can still get; none of a copy that is on its way."""
     node, kept = host.node, host.kept
     if node is not None:
         grid, table = node.grid, node.installed_table.table
@@ -177,7 +177,7 @@ def _lasting(host: Host) -> Iterator[Replica]:
         for number, replica in grid.follower.replicas.items():
             if number < table.partition_count and node.this in table.replicas(number):
                 yield replica
-    # What is being handed in may have been acknowledged by its new owner, and is not handed in once more.
+    # What is being handed in can have been acknowledged by its new owner, and is not handed in once more.
     sent = [sending.replica for sending in node.data_merging.sendings] if node is not None else []
     for side in kept.sides.values() if isinstance(kept, OrphanedReplicas) else ():
         for each in side.replicas.values():

@@ -52,7 +52,7 @@ class Judges:
         self.evidence = evidence = Evidence(options)
         findings = evidence.findings
         self.are_votes_gone = False
-        """Whether a process has crashed or left: its vote may be missing for good."""
+        """Whether a process has crashed or left: its vote can be missing for good."""
         self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
         """Addresses whose members hold no data."""
         self._last_leavers = LastLeaverChecker(findings, self._lite)
@@ -139,8 +139,8 @@ class Judges:
                 self._commits.check(node.this, partition, old, peeks, now)
 
     def on_last_input(self, host: Host, hosts: list[Host], now: Millis) -> None:
-        """Note what a member holds whose process ends, or may end with the next input."""
-        # Who leaves may claim, be alone and go in one input.
+        """Note what a member holds whose process ends, or can end with the next input."""
+        # Who leaves can claim, be alone and go in one input.
         if host.node is not None and host.is_leaving:
             leaving = [each.node.this for each in hosts if each.is_leaving and each.node is not None]
             self._last_leavers.on_last_input(host.node.this, leaving, has_entries=has_entries(host.node))
@@ -170,11 +170,11 @@ class Judges:
     # --- at rest ---------------------------------------------------------------------------------------------------
 
     def check_final_reads(self, world: World) -> None:
-        """Check that every key could be read, unless nobody may serve it."""
+        """Check that every key could be read, unless nobody can serve it."""
         joined = [host for host in world.hosts if host.has_joined]
         has_started = any(h.node is not None and h.node.membership.has_started for h in world.hosts)
         may_lack_majority = self._options.protection.majority and self.are_votes_gone
-        # The map may be protected, and members that it needs were never started again.
+        # The map can be protected, and members that it needs were never started again.
         are_too_few = sum(world.holds_data(host) for host in joined) < self._options.protection.minimum
         if not has_started or may_lack_majority or are_too_few:
             return

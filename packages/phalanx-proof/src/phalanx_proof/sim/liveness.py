@@ -28,7 +28,7 @@ def find_unmet(world: World, workload: Workload, *, needs_majority: bool) -> lis
     unmet += _unmet_membership(joined)
     unmet += _unmet_replication(joined, world)
     if needs_majority:
-        unmet += [f"{host.member} may not serve" for host in joined if not _may_serve(host, world.now)]
+        unmet += [f"{host.member} must not serve" for host in joined if not _may_serve(host, world.now)]
     unmet += [f"no answer to {operation}" for operation in workload.pending.values()]
     return unmet
 

@@ -34,7 +34,7 @@ class MemoryMeter:
         self._world.queue.call_at(self._world.now + EVERY_MS, self._measure)
 
     def enlarge(self) -> None:
-        """Give the machines more memory than they can use: a full cluster does not become whole by itself."""
+        """Give the machines more memory than they can use: a full cluster does not become whole without it."""
         self._limit = 1 << 40
 
     def _measure(self) -> None:

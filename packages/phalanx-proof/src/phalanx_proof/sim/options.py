@@ -28,7 +28,7 @@ IDLE = "idle"
 REDIS = "redis"
 """The map of Redis clients."""
 IDLE_MS: Millis = 600
-"""How long they may be idle, unless they are stored with a time of their own."""
+"""How long they can be idle, unless they are stored with a time of their own."""
 NO_SOURCES: Millis = -1
 STAGING_JOURNAL = 200
 """Events that the maps of jobs keep in every second history."""
@@ -107,7 +107,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     heal_within_ms: Millis = 240_000
     """The liveness phase lasts at most so long."""
     stays_whole_ms: Millis = 0
-    """How long the healed cluster must stay whole: what the last fault has set off may need a timeout to show."""
+    """How long the healed cluster must stay whole: what the last fault has set off can need a timeout to show."""
     operations_per_second: int
     """By each member."""
     registers: int
@@ -188,7 +188,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accuracy_ms(self) -> Millis:
-        """By how much the grid's clock may be apart on two sides, and in what time a call is served."""
+        """By how much the grid's clock can be apart on two sides, and in what time a call is served."""
         return 1_000 + 2 * self.latency_ms[1]
 
     @property

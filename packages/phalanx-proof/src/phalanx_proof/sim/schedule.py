@@ -22,7 +22,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["phalanx schedule"] = "phalanx schedule"
     version: Literal[1] = 1
     code: str
-    """Digest of the code with which it was played: with other code it may be another history."""
+    """Digest of the code with which it was played: with other code it can be another history."""
     canary: str = ""
     """The planted bug, as `load_planted_bug` takes it; empty: none."""
     violation: str = ""
@@ -43,7 +43,7 @@ def write_schedule(path: Path, schedule: Schedule) -> None:
 def read_schedule(path: Path, canary: str = "") -> Schedule:
     """Read and check a schedule. Raises `UsageError` with what is wrong in the file.
 
-    `canary`: the planted bug that it must have. The file may come from anybody, and a bug is a module that is imported: so the
+    `canary`: the planted bug that it must have. The file can come from anybody, and a bug is a module that is imported: so the
     file alone does not choose it.
     """
     try:
@@ -55,7 +55,11 @@ def read_schedule(path: Path, canary: str = "") -> Schedule:
     options = schedule.options
     if schedule.canary != canary:
         played = f"with the planted bug {quoted(schedule.canary)}" if schedule.canary else "without a planted bug"
-        do = f"give --canary {schedule.canary}, if its module may run here" if schedule.canary else "leave out --canary"
+        do = (
+            f"give --canary {schedule.canary}, if its module is allowed to run here"
+            if schedule.canary
+            else "leave out --canary"
+        )
         raise UsageError(f"{path}: it was played {played}: {do}")
     try:
         load_planted_bug(schedule.canary)

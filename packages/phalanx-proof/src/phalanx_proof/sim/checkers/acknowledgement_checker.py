@@ -1,13 +1,13 @@
 """Checks that two owners of one partition never acknowledge at the same time, by what leaves each member.
 
-A member owns a partition for a term; it may own it again later, in another term. 1. An owner acknowledges. 2. Another one does.
+A member owns a partition for a term; it can own it again later, in another term. 1. An owner acknowledges. 2. Another one does.
 3. The first one acknowledges again in its old term, while the term of the other one goes on. Then both were asked and both
 answered: who asks the one does not see a value that the other confirmed. How long that went on is the window; with leases
 there is none.
 
 The term of an owner that is gone goes on as long as any member's table names it: before that, nobody else shows what it
 confirmed. Then another member of its side owns the partition, or that side has joined another one. It ends before if the next
-incarnation of its process has merged what it held: who is left alone on its side may name it for long.
+incarnation of its process has merged what it held: who is left alone on its side can name it for long.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks that a replica that nobody gets is cleared only after its owner has been asked: a dead owner answers nobody.
 
-Who holds what cannot tell it. The owner may crash right behind its answer, and then nobody holds anything, as if the crash
+Who holds what cannot tell it. The owner can crash right behind its answer, and then nobody holds anything, as if the crash
 had come a moment later. But an owner that had ended before the master began can have said nothing.
 """
 

@@ -1,6 +1,6 @@
 """Checks each commit of a migration when somebody has its row for the first time, by what the members hold at that moment.
 
-* The destination has the row before anybody else: nobody gives a replica to a member that may not have it.
+* The destination has the row before anybody else: nobody gives a replica to a member that must not have it.
 * The destination holds what the owner holds: everything where it becomes the owner, otherwise all but the writes that are on
   their way.
 * Where a new owner answers, the previous owner does not answer any more.
@@ -56,7 +56,7 @@ class CommitChecker(Checker):
         return {"commits looked at": self.checked}
 
     def new_commits(self, member: MemberId, table: PartitionTable, view: MembersView | None) -> list[tuple[int, Slots]]:
-        """Return the rows that this member has first and that a migration may have made: each partition, and its row
+        """Return the rows that this member has first and that a migration can have made: each partition, and its row
         before.
         """
         before, count = self._last.get(member), table.partition_count
@@ -96,7 +96,7 @@ class CommitChecker(Checker):
         story = f"partition {partition} version {version}: {old}, then {slots}, first at {member}"
         taker = _given_to(old, slots)[0]
         if taker != member:
-            # It may have gone on already, by several messages that it handled as one input.
+            # It can have gone on already, by several messages that it handled as one input.
             its = peeks[taker].table if taker in peeks else here.table
             if its.partition_count == here.table.partition_count and its.versions[partition] < version:
                 self._findings.add(now, "the destination commits first", story)

@@ -3,11 +3,11 @@
 What is promised, and therefore checked:
 
 * A read returns a value that was written to its key, by a call that had begun and was not told that it changed nothing.
-* A read by the rightful owner is not older than a write that was acknowledged before the read began. Reads may be newer:
-  the owner answers with writes that wait for their backups, and such a write may vanish with the owner. A member that was
-  left behind may answer with old values until it notices; those are counted, not forbidden.
-* A write may have been seen although its caller was told that it changed nothing: its first owner was lost with it, and the
-  next owner found nothing to change. It may be seen until that answer, and not later.
+* A read by the rightful owner is not older than a write that was acknowledged before the read began. Reads can be newer:
+  the owner answers with writes that wait for their backups, and such a write can vanish with the owner. A member that was
+  left behind can answer with old values until it notices; those are counted, not forbidden.
+* A write can have been seen although its caller was told that it changed nothing: its first owner was lost with it, and the
+  next owner found nothing to change. It can be seen until that answer, and not later.
 * After everything healed, the value of a key is not older than any acknowledged write, unless all replicas in sync left
   the cluster that went on.
 * One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
@@ -17,7 +17,7 @@ What is promised, and therefore checked:
   began.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
 
-An entry of a bounded map may be evicted. Then its key has no value until it is written again, and nothing is promised of
+An entry of a bounded map can be evicted. Then its key has no value until it is written again, and nothing is promised of
 counters, numbers and locks any more.
 """
 
@@ -34,12 +34,12 @@ from phalanx_proof.sim.history.operations import NEVER, Operation, Outcome
 
 
 class Write(NamedTuple):
-    """A value (None: no value) that a call gave a key, or may have given it."""
+    """A value (None: no value) that a call gave a key, or can have given it."""
 
     value: bytes | None
     begin: Millis
     end: Millis
-    """When its effect was in place at the latest; NEVER: it may come, or not."""
+    """When its effect was in place at the latest; NEVER: it can come, or not."""
     acknowledged: bool
     operation: Operation | None
 
@@ -55,7 +55,7 @@ class Read(NamedTuple):
 
 
 ONCE = ("put_if_absent", "lock", "replace", "remove", "write_counter")
-"""Kinds of calls that may change nothing."""
+"""Kinds of calls that can change nothing."""
 INITIAL = Write(None, -1, -1, False, None)
 """The state before all calls: no value."""
 
@@ -240,7 +240,7 @@ class DataChecker:
         value = int(last.result[0][4:]) if last.result[0] else 0
         done: dict[int, list[Operation]] = {}
         unknown: set[int] = set()
-        """`done`: what acknowledged calls have raised it to; `unknown`: what calls without an answer may have raised it
+        """`done`: what acknowledged calls have raised it to; `unknown`: what calls without an answer can have raised it
         to."""
         for each in raises:
             raised_to = int(each.values[0][4:])

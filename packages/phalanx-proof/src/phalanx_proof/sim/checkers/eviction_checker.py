@@ -60,7 +60,7 @@ class _Reads:
 
 
 class Eviction(NamedTuple):
-    """An entry that some owner has evicted. A merge may bring it back."""
+    """An entry that some owner has evicted. A merge can bring it back."""
 
     at: Millis
     value: bytes
@@ -111,7 +111,7 @@ class EvictionChecker(Checker):
             if node.grid.ownership.table.maps != plan:
                 mine = set(node.grid.ownership.all_owned())
                 self._reads = {each: reads for each, reads in self._reads.items() if each[0] not in mine}
-            # Only reads that are answered at once, and are all that the input is: else a write may have followed.
+            # Only reads that are answered at once, and are all that the input is: else a write can have followed.
             if (asked := _read_asked_for(event)) is not None:
                 for effect in effects:
                     reply = (
@@ -163,7 +163,7 @@ class EvictionChecker(Checker):
         reads = self._reads.get((owned, name))
         policy = _recorded_for(node.grid.ownership.table.maps.of(name))
         if reads is None or reads.policy != policy:
-            # The input that brings another policy may evict at once, before the reads of the former one are dropped here.
+            # The input that brings another policy can evict at once, before the reads of the former one are dropped here.
             return
         is_exact = sum(hits for hits, _ in reads.of.values()) <= HALVED_AT
         for key, (hits, at) in reads.of.items():
@@ -196,7 +196,7 @@ class EvictionChecker(Checker):
         last = max(gone, key=lambda key: (ranks[key], key))  # Of one rank they go by their keys.
         must = (0 < entries <= len(after)) or (0 < size < _bytes(after) + len(last) + len(before[last]) - STAMP)
         if not must or not after or not over.isdisjoint(after):
-            story = f"{where}, which may hold {entries} and {size} bytes; {len(over)} were over, and {len(over & after.keys())} of them are there"
+            story = f"{where}, which can hold {entries} and {size} bytes; {len(over)} were over, and {len(over & after.keys())} of them are there"
             self._findings.add(now, "no more is evicted than must", story)
         newest = set(list(before)[-max(1, len(before) // 100) :]) if settings.eviction == "lfu" else set()
         if any(ranks[key] < ranks[last] for key in after if key not in newest):
@@ -236,7 +236,7 @@ class EvictionChecker(Checker):
                     entries, size = _shares(grid.ownership.table.maps.of(name), grid.ownership.table.partition_count)
                     held, where = _bytes(store.entries), f"partition {owned.number} at {host.member}"
                     if 0 < entries < len(store.entries) or (0 < size < held and len(store.entries) > 1):
-                        story = f"{where} has {len(store.entries)} of {name!r} with {held} bytes, and may have {entries} and {size}"
+                        story = f"{where} has {len(store.entries)} of {name!r} with {held} bytes, and is allowed {entries} and {size}"
                         self._findings.add(now, "a bounded map keeps to its bound", story)
                     if store.held_bytes != held:
                         story = f"{where} counts {store.held_bytes} bytes of {name!r}, and has {held}"
@@ -257,7 +257,7 @@ def _recorded_for(settings: MapSettings) -> str:
 
 
 def _shares(settings: MapSettings, partition_count: int) -> tuple[int, int]:
-    """Return how many entries, and how many bytes, a partition may hold; 0: any number."""
+    """Return how many entries, and how many bytes, a partition can hold; 0: any number."""
     bounds = settings.max_entries, settings.max_bytes
     entries, size = (max(1, bound // partition_count) if bound else 0 for bound in bounds)
     return entries, size

@@ -34,5 +34,5 @@ class Evidence:
         return partition_of(key, self.options.partitions) in self.lost_partitions
 
     def may_be_lost(self, key: bytes, replier: MemberId, begin: Millis, end: Millis) -> bool:
-        """Tell whether all replicas may be gone that had a write of a key, which `replier` acknowledged between two times."""
+        """Tell whether all replicas can be gone that had a write of a key, which `replier` acknowledged between two times."""
         return self.tables.may_be_lost(partition_of(key, len(self.tables.lines)), replier, begin, end)

@@ -16,7 +16,7 @@ from phalanx.common.table import PartitionTable
 from phalanx_proof.sim.checkers.findings import Findings
 
 CLOCK_PART = 50
-"""The part of an idle time by which clocks that run wrong may be off."""
+"""The part of an idle time by which clocks that run wrong are off at most."""
 
 
 class Use(NamedTuple):
@@ -40,7 +40,7 @@ class IdleChecker:
     """Judges the lives of entries in one history."""
 
     def __init__(self, findings: Findings, late_ms: Millis) -> None:
-        """`late_ms`: how long a read that was given up, or that arrives twice, may be served after its caller's answer."""
+        """`late_ms`: how long a read that was given up, or that arrives twice, can be served after its caller's answer."""
         self._findings = findings
         self._late_ms = late_ms
         self._owned: dict[MemberId, set[tuple[int, int]]] = {}
@@ -70,7 +70,7 @@ class IdleChecker:
 
     def _judge(self, life: Life, before: Use, use: Use) -> None:
         idle_ms, spare = life.idle_ms, life.idle_ms // CLOCK_PART
-        story = f"{life.key[4:].decode()}, which may be idle for {idle_ms}: {before} and then {use}"
+        story = f"{life.key[4:].decode()}, which can be idle for {idle_ms}: {before} and then {use}"
         if not use.found:
             self.ends += 1
             if use.end - before.begin < idle_ms - spare:

@@ -4,7 +4,7 @@ What is promised, and therefore checked:
 
 * A reader gets the events of a partition in the order of their numbers, none left out, none twice. It is told when events that
   it has not read are gone.
-* A number, under its lineage, always names the same event, whoever tells it.
+* A number, under its lineage, always names the same event, whichever member sends it.
 * The events of a key are its history: each has the right old value, and the last one leads to the entry at rest.
 * An acknowledged write is one event. A write that changed nothing is none, and one whose outcome is unknown at most one.
 * A position in a journal stays valid through crashes and migrations, unless all replicas in sync left the cluster that

@@ -1,7 +1,7 @@
 """Checks that nobody takes the last data along who need not: the end of a cluster, or of its side of a cut.
 
-Who leaves while no other member stays that holds data ends what it holds. It may do so if nobody is missing: each member that
-it has had in its lists, and that held data, was told to leave, or another one has come to its address. And it may do so if all
+Who leaves while no other member stays that holds data ends what it holds. It can do so if nobody is missing: each member that
+it has had in its lists, and that held data, was told to leave, or another one has come to its address. And it can do so if all
 that held data in one of its lists, two or more, were told to leave: then the whole cluster was stopped.
 """
 

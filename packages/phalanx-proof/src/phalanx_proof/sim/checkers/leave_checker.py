@@ -16,7 +16,7 @@ from phalanx_proof.sim.checkers.findings import Findings
 
 
 class LeaveChecker(Checker):
-    """Watches whom masters let go, and what is lost."""
+    """Watches which members masters let go, and what is lost."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -31,7 +31,7 @@ class LeaveChecker(Checker):
         _, event, now, view, leaving = recorded
         if isinstance(event, MemberRemoved) and is_leave(event.rule):
             members = view.data_members if view is not None else ()
-            # The view is that after the input. Within it, somebody may have been let go before another one joined, or became
+            # The view is that after the input. Within it, somebody can have been let go before another one joined, or became
             # a data member again: of these nobody stayed.
             held = self._installed - self._lite - {event.removed, *leaving}
             self._stayed[event.removed] = [each for each in members if each in held]

@@ -22,7 +22,7 @@ class TimedCall(NamedTuple):
 
     begin: Millis
     end: Millis
-    """NEVER: it may have taken effect, or not."""
+    """NEVER: it can have taken effect, or not."""
     kind: str
     value: bytes | None
     expected: bytes | None
@@ -91,7 +91,7 @@ def _end_states(calls: list[TimedCall], states: set[bytes | None]) -> set[bytes 
 
 
 def _next_ones(calls: list[TimedCall], left: int) -> list[int]:
-    """List the remaining calls that may come next: none that began after another one of them had ended."""
+    """List the remaining calls that can come next: none that began after another one of them had ended."""
     candidates: list[int] = []
     first_end = NEVER
     while left:

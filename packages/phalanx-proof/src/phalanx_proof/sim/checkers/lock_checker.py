@@ -1,10 +1,10 @@
 """Checks from outside what locks promise: who held what when, by what the programs were told.
 
 * A token that is asked for after another one was told is greater.
-* No more hold it at a time than may: from when each was told until it releases, or its lease ends by its own clock.
+* No more hold it at a time than are allowed: from when each was told until it releases, or its lease ends by its own clock.
 * A write with a token is refused once a greater token has been told of its key, or was written with.
 
-Where two sides of a cut may both serve the map, each has holders of its own, and none of this holds across the sides. Then
+Where two sides of a cut can both serve the map, each has holders of its own, and none of this holds across the sides. Then
 only what is true after the merge is checked: nothing stays locked, and the next token is greater than all before.
 """
 
@@ -21,7 +21,7 @@ class LockChecker:
     """Judges the locks of one history."""
 
     def __init__(self, findings: Findings, may_part: Callable[[bytes, LockAnswer, LockAnswer], bool]) -> None:
-        """`may_part`: whether who told the later of two things about a key may rightly not know of the earlier one."""
+        """`may_part`: whether the owner that recorded the later of two things about a key need not know of the earlier one."""
         self._findings = findings
         self._may_part = may_part
         self.excused = 0
@@ -70,7 +70,7 @@ class LockChecker:
             ]
             if len(held) >= grant.permits and grant.answered_at < grant.until:
                 story = f"{grant}; and {'; '.join(map(repr, held))}"
-                self._add(grant, "no more hold it at a time than may", story, *held)
+                self._add(grant, "no more hold it at a time than are allowed", story, *held)
 
     def _check_writes(self, writes: list[FencedWrite], grants: list[Grant]) -> None:
         for write in writes:

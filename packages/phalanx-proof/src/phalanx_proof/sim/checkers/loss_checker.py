@@ -6,7 +6,7 @@ table before, and somebody held it. Then, in the tables of each member:
 * the table that begins a partition anew tells a loss of it that the previous table did not tell;
 * all later tables tell it too: nobody acknowledges here;
 * the first table of a member tells of the partitions that ever began empty;
-* where there is only one side, no other loss is told. Sides also form without a cut: 1. The master removes a member that
+* where there is only one side, no other loss is reported. Sides also form without a cut: 1. The master removes a member that
   leaves, and dies when only some have heard of it. 2. The others go on with the leaving member as their master. Two
   member lists of one version show that there are sides.
 
@@ -34,7 +34,7 @@ class LossChecker(Checker):
     """Watches the tables of all members."""
 
     def __init__(self, findings: Findings, *, has_sides: bool) -> None:
-        """`has_sides`: several sides of a cut may go on, and tell one another later what each has lost."""
+        """`has_sides`: several sides of a cut can go on, and tell one another later what each has lost."""
         self._findings = findings
         self._has_sides = has_sides
         self._before: dict[MemberId, PartitionTable] = {}

@@ -1,6 +1,6 @@
 """Checks that each stable view has the majority of the one before it, so that no two sides go on.
 
-It uses facts alone: who founded a cluster, who belongs to it, and which views were said to be stable. Facts may come late: a view
+It uses facts alone: who founded a cluster, who belongs to it, and which views were said to be stable. Facts can come late: a view
 that is found stable after one with a greater number takes its place before that one.
 """
 

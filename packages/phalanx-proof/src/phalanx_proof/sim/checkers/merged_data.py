@@ -4,9 +4,9 @@ The latest update of a key wins, whichever side made it. So in the end:
 
 * a key has a value that a call gave it, or none;
 * its value is not older than a write that was acknowledged on any side, and a deleted entry does not come back. Two writes
-  that are nearer together than the accuracy of the grid's clock may be ordered either way;
+  that are nearer together than the accuracy of the grid's clock can be ordered either way;
 * unless the write was lost with the last process that held it: `Survival` knows which;
-* unless a side has evicted entries of a bounded map that were as new: the write may be among them, or what it replaced may be,
+* unless a side has evicted entries of a bounded map that were as new: the write can be among them, or what it replaced can be,
   and no merge takes anything older.
 
 Whether reads meanwhile are old depends on the side that is asked, and is not judged.
@@ -40,17 +40,17 @@ class Copy(NamedTuple):
 
 
 class Survival:
-    """Knows which keys may have lost writes: those whose latest state only a crashed process held."""
+    """Knows which keys can have lost writes: those whose latest state only a crashed process held."""
 
     def __init__(self) -> None:
         self.lost_at: dict[bytes, Millis] = {}
         """Key to when a process ended that alone held its latest state."""
         self._alone: dict[str, dict[bytes, Millis]] = {}
-        """Process that may end to the keys whose latest state it alone holds, and since when."""
+        """Process that can end to the keys whose latest state it alone holds, and since when."""
 
     def on_last_input(self, process: str, copies: Mapping[bytes, Iterable[Copy]], now: Millis) -> None:
-        """Note what a process alone holds, which ends now or may end with its next input. `copies`: of each key what the
-        processes hold that others may still get.
+        """Note what a process alone holds, which ends now or can end with its next input. `copies`: of each key what the
+        processes hold that others can still get.
         """
         alone = self._alone[process] = {}
         for key, held in copies.items():
@@ -136,7 +136,7 @@ class MergedDataChecker:
                 self.excused_losses += 1
                 continue
             if write.begin <= gone_to + self._accuracy_ms:
-                continue  # It may have been evicted.
+                continue  # It can have been evicted.
             self._findings.add(now, "no acknowledged write is lost", _story(last, write))
             return
 

@@ -74,7 +74,7 @@ class Register(Key):
             self.is_certain = False
 
     def may_be(self, text: bytes | None) -> bool:
-        """Return whether the register may have this text now."""
+        """Return whether the register can have this text now."""
         number = 0 if text is None or text == b"$-1" else int(text)
         return self.acknowledged <= number <= (self.acknowledged if self.is_certain else self.last_sent)
 
@@ -83,7 +83,7 @@ class Merges(NamedTuple):
     """What is known of a history whose sides merged."""
 
     accuracy_ms: Millis
-    """Two writes that are nearer together may be ordered either way."""
+    """Two writes that are nearer together can be ordered either way."""
     lost_at: Mapping[bytes, Millis]
     """Serialised key to when the last process that held its latest state ended."""
 
@@ -112,7 +112,7 @@ def check_redis(
     merges: Merges | None = None,
 ) -> int:
     """Judge the history of all clients at rest; return how many findings are excused. `wrong`: answers that no promise allows, of
-    which key. `may_be_lost`: whether all replicas that had an acknowledged write of a key may be gone, or have given way to another
+    which key. `may_be_lost`: whether all replicas that had an acknowledged write of a key can be gone, or have given way to another
     side's. `merges`: None, if there were no sides."""
     found: list[tuple[Key, str, str]] = [(key, WRONG, text) for key, text in wrong]
     for counter in counters:

@@ -74,7 +74,7 @@ class StagingChecker:
             self._findings.add(now, WHOLE, f"partition {partition} has {values}")
         for key, (number, is_direct) in found.items():
             if is_direct or self._has_sides:
-                continue  # A write of a program that has died may come late.
+                continue  # A write of a program that has died can come late.
             if not confirmed <= number <= jobs.begun:
                 self._findings.add(now, KEPT, f"{_word(key)} of {values}: batch {confirmed} was confirmed")
             written = jobs.written.get(key)
@@ -141,7 +141,7 @@ class StagingChecker:
 
 
 def _is_in(ack: Ack, partition: int) -> bool:
-    """Tell whether what was confirmed is in that partition now: partitions may have been divided since."""
+    """Tell whether what was confirmed is in that partition now: partitions can have been divided since."""
     return partition % ack.of == ack.partition
 
 

@@ -9,7 +9,7 @@
   to others while a replica in sync is a member.
 
 The line of a partition is the sequence of its rows, as somebody had them first: a master, or the destination of a
-migration, which commits before the master does. A write that was acknowledged may be missing only if, somewhere on this
+migration, which commits before the master does. A write that was acknowledged can be missing only if, somewhere on this
 line after it, all replicas in sync had left the cluster that went on.
 """
 
@@ -67,7 +67,7 @@ class TableStep:
 
 
 class Path(NamedTuple):
-    """A row that may follow from another one, and how."""
+    """A row that can follow from another one, and how."""
 
     version: int
     slots: Slots
@@ -104,7 +104,7 @@ class TableChecker(Checker):
         self._dividing: set[MemberId] = set()
         """Masters that have divided the partitions in the present input."""
         self._divided: set[tuple[int, int]] = set()
-        """Partition and the version that its division gave it, or may have given it: one input may bring more versions."""
+        """Partition and the version that its division gave it, or can have given it: one input can bring more versions."""
         self._staying_then: dict[tuple[int, int], int] = {}
         """Partition and its version to how many members were to stay when its migration was decided: its destination was ready, or
         a replica was cleared."""
@@ -119,7 +119,7 @@ class TableChecker(Checker):
         self._members: dict[MemberId, tuple[MemberId, ...]] = {}
         """Member to the members of its view."""
         self._members_then: dict[MemberId, tuple[MemberId, ...]] = {}
-        """The same, when the member last installed a table: in the same input it may have installed a newer view after
+        """The same, when the member last installed a table: in the same input it can have installed a newer view after
         that."""
 
     def _divide(self, count: int) -> None:
@@ -149,11 +149,11 @@ class TableChecker(Checker):
                 self._staying_then[part, event.partition_version] = self._staying(view, self._members.get(member))
         elif isinstance(event, MigrationCopied) and view is not None:
             for part in self._parts(event.partition, self._count_at(member)):
-                # Who is ordered may not have heard yet of somebody's removal, which the master has.
+                # The member that gets the order can be without the news of a removal that the master knows.
                 known = self._members.get(view.master)
                 self._staying_then[part, event.partition_version] = self._staying(view, known)
         elif isinstance(event, LeaveStarted):
-            self._left.add(event.leaver)  # it may have crashed since it told the master
+            self._left.add(event.leaver)  # it can have crashed since it told the master
         elif isinstance(event, LiteChangeStarted):
             self._demoted.add(event.subject)
         elif isinstance(event, LiteChanged) and not event.lite:
@@ -226,7 +226,7 @@ class TableChecker(Checker):
                     earlier = [s for s in self.lines[part] if s.version < table.versions[partition]]
                     old = (earlier[-1].slots, earlier[-1].version) if earlier else old
                 told = not named.isdisjoint(adopted), not named.isdisjoint(lost)
-                # Its master may have gone on to a newer view, which this member has yet to get.
+                # Its master can have gone on to a newer view, which this member has yet to get.
                 gone_on = self._members.get(master, view.members) if master is not None else view.members
                 staying = frozenset(view.members).intersection(gone_on)
                 self._add_row(part, member, *old, table, view, staying, now, *told)
@@ -327,7 +327,7 @@ class TableChecker(Checker):
             # The commit was sent to the destination behind that: nobody can call it back for one who joins now.
             staying = min(staying, self._staying_then.get((part, since), staying))
             available = sum(1 for each in before if each in view)
-            # An administrator may have set fewer backups.
+            # An administrator can have set fewer backups.
             wanted = min(available, self._wanted, table.maps.depth + 1, max(staying, 1))
             if len(step.replicas) < wanted and len(step.replicas) < self._wanted_then(part, since):
                 self._findings.add(now, "a migration leaves no fewer replicas", story)
@@ -350,7 +350,7 @@ class TableChecker(Checker):
 
     def _had_table(self, holder: MemberId, maker: MemberId) -> bool:
         """Return whether a member had a table before the one that the maker has now. Else it was never told what it holds:
-        who admitted it was lost before it answered, and it may found another cluster.
+        who admitted it was lost before it answered, and it can found another cluster.
         """
         before = self.installed.get(holder, [])[: -1 if holder == maker else None]
         return any(table.version for _, table in before)
@@ -363,7 +363,7 @@ class TableChecker(Checker):
     def _reached(
         self, part: int, old: Slots, since: int, version: int, staying: Collection[MemberId]
     ) -> list[Path]:  # fmt: skip
-        """List the rows that may follow from the row before: by migrations that were ordered for exactly such a row, by
+        """List the rows that can follow from the row before: by migrations that were ordered for exactly such a row, by
         repairs, and by migrations that were rolled back.
         """
         paths = [Path(since, old, migrated=False, repaired=False)]

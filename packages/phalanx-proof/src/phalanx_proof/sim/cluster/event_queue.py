@@ -41,7 +41,7 @@ class EventQueue:
         self.put(at, (None, (function, *arguments)))
 
     def next_bucket(self) -> list[Entry]:
-        """Go on to the next millisecond with entries. The list may grow while it is worked off; call `done` after that."""
+        """Go on to the next millisecond with entries. The list can grow while it is worked off; call `done` after that."""
         self.now = heappop(self.times)
         return self.buckets[self.now]
 

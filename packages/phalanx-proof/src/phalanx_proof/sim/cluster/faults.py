@@ -25,7 +25,7 @@ MOST_PARTITIONS = 48
 ASK_AGAIN_MS = 400
 """How often a member that is asked to hold no data, or some again, is asked until it is so."""
 ASKED_FOR_CERTAIN = 5
-"""So often a master is asked for what is so already: it may have begun, or have yet, to carry out an earlier request."""
+"""So often a master is asked for what is so already: it has possibly not carried out an earlier request yet."""
 
 
 class Faults:
@@ -70,13 +70,13 @@ class Faults:
                 host.wants_lite = False  # Between two incarnations: the next one is asked.
 
     def revive(self) -> None:
-        """Start a process as an operator would: the first seed where nobody is in a cluster, for only it can make one;
+        """Start a process as an operator would: the first seed if nobody is in a cluster, because only it can make one;
         and one that holds data where none does, or only such that are to leave and wait for another one to take what they have.
         """
         world = self._world
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
         if world.options.mutual_seeds:
-            # All of these must run where a cluster is to begin anew: the last member may be about to go.
+            # All of these must run where a cluster is to begin anew: the last member can be about to go.
             for host in down:
                 if host.number < world.options.members or world.joined_count() == 0:
                     world.start(host)
@@ -166,7 +166,7 @@ class Faults:
             case FaultKind.LEAVE:
                 self._leave(host, fault.lasts_ms)
             case FaultKind.DEMOTE:
-                # Asked for first: it may end with this input.
+                # Asked for first: it can end with this input.
                 if fault.lasts_ms:
                     world.queue.call_at(world.now + fault.lasts_ms, self._promote, host, host.running_node.this)
                 self._ask_to_be_lite(host, wants_lite=True)
@@ -280,8 +280,8 @@ class Faults:
         self._repeat_backups(count, 0)
 
     def _repeat_backups(self, count: int, asked: int) -> None:
-        """Ask whoever is the master for this number of backups, as an operator does: until its table has it, after it was asked while
-        its table had it. A table that has it before may be that of a master with an earlier request to come."""
+        """Ask the master for this number of backups, as an operator does: until its table has it, after it was asked while
+        its table had it. A table that has it before can be that of a master with an earlier request to come."""
         master = self._host(MASTER)
         if self._wants_backups != count:
             return

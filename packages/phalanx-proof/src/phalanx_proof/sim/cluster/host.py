@@ -123,10 +123,10 @@ class Channel:
         self.stalled: list[Message] = []
         """What was sent on it and arrives when something is let through again."""
         self.is_open = True
-        """False: what is in flight does not arrive. The sender may not know yet."""
+        """False: what is in flight does not arrive. The sender need not know yet."""
         self.lag_ms: Millis = 0
         self.last_at: Millis = 0
-        """When the latest message arrives: no later one may overtake it."""
+        """When the latest message arrives: no later one can overtake it."""
 
     def __repr__(self) -> str:
         return f"Channel({self.number}: {self.sender} to {self.target}, open={self.is_open})"

@@ -2,8 +2,8 @@
 
 * A connection is opened by the first message to a peer and has one direction, as the members' own have. Messages queue while it
   is being opened. That ends in `LinkUp` or, where nobody or somebody else answers, in `LinkRefused`, and the queue is lost.
-* A connection that breaks drops what is in flight; when a process ends, its last messages may still arrive. Both ends get
-  `LinkLost`, each after a latency of its own; until then the sender does not know. Whoever accepts a new connection knows
+* A connection that breaks drops what is in flight; when a process ends, its last messages can still arrive. Both ends get
+  `LinkLost`, each after a latency of its own; until then the sender does not know. A process that accepts a new connection knows
   by then that the earlier one is gone.
 * A message for a member never reaches another incarnation on its address: a connection belongs to an incarnation.
 """
@@ -203,7 +203,7 @@ class Network:
                 self.lose(host, other)
 
     def cut_one_way(self, sender: Host, receiver: Host, until: Millis) -> None:
-        """Let nothing through from one host to another until a time. Nobody is told; connections that were used break
+        """Let nothing through from one host to another until a time. Nobody gets a message about it; connections that were used break
         afterwards.
         """
         way = (sender.number, receiver.number)
@@ -266,7 +266,7 @@ class Network:
         self._lags.clear()
 
     def process_ended(self, host: Host, *, delivers_all: bool) -> None:
-        """Break the connections of a process that has ended. What it had sent may still arrive, on some or all of them."""
+        """Break the connections of a process that has ended. What it had sent can still arrive, on some or all of them."""
         lost = list(host.inbound.values())
         for channel in lost:
             channel.is_open = False

@@ -26,7 +26,7 @@ class ScarceMemory:
         self.has_struck = False
 
     def before(self, node: Node) -> None:
-        """Be called before the node gets an input. May raise `MemoryError`, or have the node do so."""
+        """Be called before the node gets an input. Can raise `MemoryError`, or have the node do so."""
         if self.point == BEFORE:
             self.strike()
         elif self.point == INSIDE:

@@ -1,6 +1,6 @@
-"""What members of a simulated cluster are told of each other where seeds are not configured, but found: by and by, and wrongly.
+"""The answers with which members of a simulated cluster find each other if no seeds are configured: late, and also wrong ones.
 
-Until a drawn moment each look may fail, or give nobody, only the one that asks, some of the others, or hosts on which
+Until a drawn moment each look can fail, or give nobody, only the one that asks, some of the others, or hosts on which
 nobody runs. From then on, and when the faults are over, it gives all hosts.
 """
 

@@ -1,6 +1,6 @@
 """One simulated world: the clock's loop, the hosts and their members, and what becomes of each effect.
 
-The world knows no rule of the protocol. Whoever wants to know what happens (checkers, workload, story) is told by the
+The world knows no rule of the protocol. Those that must know what happens (checkers, workload, story) hear it from the
 few methods of an `Observer`.
 """
 
@@ -58,7 +58,7 @@ class Observer(Protocol):
         """
 
     def on_last_input(self, host: Host, now: Millis) -> None:
-        """Take note that the process on this host ends, or may end with the next input: what it alone holds is lost then."""
+        """Take note that the process on this host ends, or can end with the next input: what it alone holds is lost then."""
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         """Take note of a process that has started or ended."""
@@ -411,7 +411,7 @@ class World:
                 self.start_later(host, comes_back_after_ms)
 
     def holds_data(self, host: Host) -> bool:
-        """Tell whether members on this host may hold replicas, by what it was told last."""
+        """Tell whether members on this host can hold replicas, by what it was told last."""
         if self.options.traits_of(host.number).lite:
             return False
         view = host.node.membership.view if host.node is not None and host.wants_lite is not None else None

@@ -1,6 +1,6 @@
 """One member of an exploration: the membership machine behind one door, with its own clock and what it is judged by.
 
-Members meet through messages alone, so each has a clock of its own and a message may take any time. What a member does
+Members meet through messages alone, so each has a clock of its own and a message can take any time. What a member does
 is a function of its variables and the input; `MemberStates` numbers the states by their canonical form, keeps a frozen
 copy of each, and works each step out once. An exploration then moves numbers, and copies a member only where it does
 something that no member in that state has done before.

@@ -123,7 +123,7 @@ def _own_install(
 
 
 def _foreign_install(before: ExplorationSeen, latest: MembersView, view: MembersView, ghost: Ghost) -> Iterator[Broken]:
-    """Check a view of another master: of the one that is followed, or of one that may come after it."""
+    """Check a view of another master: of the one that is followed, or of one that can come after it."""
     followed, master = ghost.follows, view.members[0]
     if followed is None or followed == master or followed not in latest.members:
         ghost.follows = None if followed == master else followed
@@ -210,7 +210,7 @@ def find_conflict(one: ExplorationSeen, other: ExplorationSeen) -> Broken | None
         return None
     if (mine.version, mine.maker) == (theirs.version, theirs.maker) and mine != theirs:
         return "view identity", f"{one.this} has {mine}, {other.this} has {theirs}"
-    # Sides that know nothing of each other may have admitted the same joiners, which went to one of them.
+    # Sides that know nothing of each other can have admitted the same joiners, which went to one of them.
     is_one_side = mine.maker in theirs.members or theirs.maker in mine.members
     if is_one_side and not _same_order(mine.members, theirs.members):
         return "age order", f"{one.this} has {mine}, {other.this} has {theirs}"

@@ -1,7 +1,7 @@
 """Every history of a few members, up to a bound: breadth first over all states that the real machines can reach.
 
-`world` says what may happen next in a state, `rules` what must hold, and `fair_schedule` what must follow. Two paths to the
-same state are one, so the first path found is a shortest one; it is told as a list of steps that `replay` repeats.
+`world` says what can happen next in a state, `rules` what must hold, and `fair_schedule` what must follow. Two paths to the
+same state are one, so the first path found is a shortest one; it is shown as a list of steps that `replay` repeats.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Explored(msgspec.Struct, kw_only=True):
 
 
 class Exploration:
-    """One search. `run` may be called once."""
+    """One search. `run` can be called once."""
 
     def __init__(self, members: int, start: str, limits: ExplorationLimits, *, with_settling: bool = True) -> None:
         self._name = start
@@ -110,7 +110,7 @@ class Exploration:
             if step is not None:
                 broken = [*step.broken, *world.find_conflicts(after, action.member)]
                 if broken:
-                    # What comes of a broken rule is no news.
+                    # What follows from a broken rule is not another violation.
                     self._found(broken, [*self._path_to(state), action])
                     continue
             if after not in came_from:

@@ -1,9 +1,9 @@
-"""All members and links of an exploration as one tuple of numbers, and what may happen next in it.
+"""All members and links of an exploration as one tuple of numbers, and what can happen next in it.
 
     (state of each member, content of each link, bits)
 
 A link has one direction and keeps order; links know nothing of each other. A message to a member whose process has ended
-vanishes, and members with it in their view may find that out at any time later. What such a member had sent arrives, or the
+vanishes, and members with it in their view can find that out at any time later. What such a member had sent arrives, or the
 rest of it is lost at any point. Budgets bound what else goes wrong; they are part of the state.
 """
 
@@ -29,19 +29,19 @@ ANOTHER = "another member listens there"
 
 
 class ExplorationLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may go wrong in one history, and how often time may pass."""
+    """How much can go wrong in one history, and how often time can pass."""
 
     crashes: int = 1
     breaks: int = 0
     """Links of a pair that break in both directions, with what is in them."""
     suspicions: int = 1
-    """Suspicions of members that run. A crashed member may be suspected at any time."""
+    """Suspicions of members that run. A crashed member can be suspected at any time."""
     times: int = 2
-    """How often a member comes to its next deadline, whoever it is."""
+    """How often any member comes to its next deadline."""
     cuts: int = 0
     """Links that swallow, in one direction, all that is and will be in them."""
     leaves: int = 0
-    """Members that are asked to leave in good order. They may go as soon as the master knows."""
+    """Members that are asked to leave in good order. They can go as soon as the master knows."""
     returns: int = 0
     """Addresses at which a new process starts after the first one has ended, and wants to join."""
 
@@ -196,14 +196,14 @@ class ExploredWorld:
         return True
 
     def may_return(self, state: WorldState) -> list[int]:
-        """List who may start at the address of a first member that is no more."""
+        """List who can start at the address of a first member that is no more."""
         first = range(self.count - self.addresses)
         return [self.addresses + n for n in first if state[n] < ABSENT and state[self.addresses + n] == ABSENT]
 
-    # --- what may happen -------------------------------------------------------------------------------------------
+    # --- what can happen -------------------------------------------------------------------------------------------
 
     def enabled(self, state: WorldState) -> Iterator[Action]:
-        """Yield all that may happen next."""
+        """Yield all that can happen next."""
         running = self.running(state)
         for sender, receiver in self.waiting(state):
             yield Action("deliver", receiver, sender)

@@ -7,7 +7,7 @@ import enum
 from phalanx.common.ids import MemberId, Millis
 
 NEVER: Millis = 1 << 60
-"""The end of a call without an answer, or whose effect may show at any time."""
+"""The end of a call without an answer, or whose effect can show at any time."""
 
 
 class Outcome(enum.Enum):

@@ -13,7 +13,7 @@ KEYS_PER_PARTITION = 3
 
 
 class Ack(NamedTuple):
-    """What was confirmed of a partition, and by whom."""
+    """What was confirmed of a partition, and by which member."""
 
     number: int
     """Of the batch or content."""

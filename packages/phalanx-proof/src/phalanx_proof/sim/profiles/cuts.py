@@ -2,7 +2,7 @@
 
 Full splits into two and three sides, racks that cannot talk to one another, single pairs, one way only, with and without
 a word from the network, flapping, and a second cut while the first one heals; in the middle of joins, departures, claims
-and migrations. Some cuts last until everything heals. In most histories nobody crashes, so that nothing may be missing
+and migrations. Some cuts last until everything heals. In most histories nobody crashes, so that nothing can be missing
 in the end: what both sides were told is then compared with what the healed cluster has.
 """
 

@@ -24,7 +24,7 @@ ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 ENTRY = 190
 """About the bytes of one entry of the workload, as members count them."""
 TOMBSTONE_MS = (14_400_000, 14_400_000, 14_400_000, 5_000, 0)
-"""By the seed. Most histories purge none, and none in which sides merge: a side that has forgotten a removal may bring
+"""By the seed. Most histories purge none, and none in which sides merge: a side that has forgotten a removal can bring
 the entry back."""
 WALL_MS = 1_700_000_000_000
 """What a right wall clock shows when a history begins."""
@@ -47,7 +47,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
         settings_differ=Random(f"settings:{seed}").random() < 0.5,
         protection=_draw_protection(Random(f"protection:{seed}"), options),
-        # A side that has forgotten removals takes no entry that may be one of them: then much may be missing rightly.
+        # A side that has forgotten removals takes no entry that can be one of them: then much can be missing rightly.
         tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
         stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
@@ -110,7 +110,7 @@ def _draw_hazelcast(seed: int) -> Options:
 
 
 def _draw_bounds(seed: int) -> Options:
-    """Draw a history of JOURNAL with bounds between one entry for each partition and one for each key, which may change."""
+    """Draw a history of JOURNAL with bounds between one entry for each partition and one for each key, which can change."""
     options = draw_options(seed, Profile.JOURNAL)
     rng = Random(f"bounds:{seed}")
     keys = options.registers + options.counters
@@ -179,7 +179,7 @@ def _with_time_for_journals(options: Options) -> Options:
     """Add to the time to heal what copies of full journals of staged maps take at most.
 
     1. A small chunk takes one event. 2. Two chunks are on the way at a time, so each costs half a round trip. 3. All
-    partitions may be copied one after another, to each of their replicas, and twice: for a member to leave, and when it is back.
+    partitions can be copied one after another, to each of their replicas, and twice: for a member to leave, and when it is back.
     """
     events = len((APPLIED, REPLACED)) * options.staging_journal
     copies = 2 * options.partitions * min(options.backups + 1, options.hosts)

@@ -1,4 +1,4 @@
-"""What any profile may add: memory that runs out, disks that fail and logs that are lost."""
+"""What any profile can add: memory that runs out, disks that fail and logs that are lost."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class DataCommands:
     def lock(self, text: str) -> Lines:
         """`lock A x by one [for 10s] [wait 5s] [permits 2] [in MAP]`; shows the token."""
         name, key, options = self._parse_lock(text, "for wait permits in")
-        permits = parsing.number(options.get("permits", "0"), "how many may hold it")
+        permits = parsing.number(options.get("permits", "0"), "how many can hold it")
         lease_ms, wait_ms = _ms(options, "for", LEASE_MS), _ms(options, "wait")
         fields = (options.get("in", MAP), entries.encode(key), options["by"], permits, lease_ms, wait_ms, 0)
         call = self._ask(

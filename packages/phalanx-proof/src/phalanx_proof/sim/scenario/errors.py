@@ -10,5 +10,5 @@ class ScenarioError(UsageError):
 
 
 def wrong(expected: str, found: object = None) -> ScenarioError:
-    """Return the error for a line; whoever knows the file and the line puts them in front."""
+    """Return the error for a line; the caller that knows the file and the line puts them in front."""
     return ScenarioError(f"expected {expected}" + (f", found {found!r}" if found is not None else ""))

@@ -14,7 +14,7 @@ from phalanx_proof.sim.scenario.entries import decode
 ROW = re.compile(r"\b(?:CS|EL|PD|PN|DL)-\d+\b|\bA\.6-\d+\b")
 """Ids in the rule that an event names."""
 CITED = re.compile(rf"{ROW.pattern}|\bPX-\d+\b")
-"""Ids of rules that a scenario may hold."""
+"""Ids of rules that a scenario can hold."""
 
 
 class ScenarioFact(msgspec.Struct, frozen=True):

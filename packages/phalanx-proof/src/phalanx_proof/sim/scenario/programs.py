@@ -21,7 +21,7 @@ class ScenarioCall(msgspec.Struct):
     behind: str
     """What the scenario writes behind the key, such as `=1`."""
     words: Callable[[Reply], str]
-    """How an answer is told; empty: it is what everybody expects."""
+    """The answer in words; empty: it is the expected one."""
     reply: Reply | None = None
     is_shown: bool = False
     """Whether the scenario has shown the answer."""

@@ -2,7 +2,7 @@
 
 On top of the world's own faults (crashes, pauses, connections that break and cannot be opened again) messages can
 vanish without a trace, one way too, or be held back and delivered in any order: what no connection does, but a path
-through several of them, an overloaded process or a lost publication may look like.
+through several of them, an overloaded process or a lost publication can look like.
 """
 
 from __future__ import annotations

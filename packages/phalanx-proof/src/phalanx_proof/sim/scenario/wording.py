@@ -101,7 +101,7 @@ def _kept(fields: dict[str, str]) -> str:
 
 
 def _lost_writes(fields: dict[str, str]) -> str:
-    return f"may lack writes of {fields['gone']} in partitions {fields['partitions']}"
+    return f"can lack writes of {fields['gone']} in partitions {fields['partitions']}"
 
 
 def _merged(fields: dict[str, str]) -> str:
@@ -155,7 +155,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "LiteChanged": "makes {subject} a lite member: {lite}",
     "LastMembersLeave": "lets the last members leave, {leavers}, with {replicas_held} replicas",
     "LeaveStarted": "lets {leaver} prepare to leave",
-    "LeaveWaits": "lets {leavers} stay with {replicas_to_hand_over} replicas: {missing} may come back",
+    "LeaveWaits": "lets {leavers} stay with {replicas_to_hand_over} replicas: {missing} can come back",
     "Left": "leaves",
     "LinksReported": _reports,
     "MemberAdmitted": _admits,

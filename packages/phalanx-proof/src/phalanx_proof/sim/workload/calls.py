@@ -1,4 +1,4 @@
-"""The programs that embed the members: they call the map and note what they are told.
+"""The programs that embed the members: they call the map and note the answers.
 
 Registers take every kind of operation, with a value that is written once only. Counters are raised by compare-and-set.
 Numbers are raised by one, where they are, by their key or by a condition that only they fulfil. Locks are taken by put-if-absent and never given back.
@@ -32,7 +32,7 @@ ONE_REGISTER = frozenset({"get", "put", "get_and_put", "put_if_absent", "replace
 ZERO, ONE = to_data(0), to_data(1)
 IS_NUMBER = (Condition(-1, ("value",), Kind.NUMBER, Relation.AT_LEAST, (ZERO,)),)
 OF_PARTITIONS = frozenset({"get_all", "put_all", "count_where"})
-"""Kinds of calls that are handed back to the program: of the keys of several partitions, or of one that may be divided."""
+"""Kinds of calls that are handed back to the program: of the keys of several partitions, or of one that can be divided."""
 
 FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY, ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL)
 UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
@@ -59,7 +59,7 @@ class Workload:
         self.handed_back: list[Operation] = []
         """Bulk calls whose caller had to group the keys anew, because an owner changed."""
         self.on_refusal: Callable[[Operation, ErrorCode], None] = lambda operation, code: None
-        """Is told of each call that was refused."""
+        """Is called with each call that was refused."""
         self._options = options
         self._rng = Random(f"workload:{options.profile}:{options.seed}")
         self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
@@ -196,7 +196,7 @@ class Workload:
         return lowest
 
     def _some_expectation(self, key: bytes) -> bytes | None:
-        """Choose a value that the key may have now, or None (any value will do)."""
+        """Choose a value that the key can have now, or None (any value will do)."""
         if self._rng.random() < 0.3:
             return None
         for operation in self.operations[: -min(len(self.operations), 200) - 1 : -1]:
@@ -221,7 +221,7 @@ class Workload:
         if kind is m.ValueReply:
             value: bytes | None = reply.value  # type: ignore[union-attr]  # by its kind
             if value is not None and done.keys[0][4:5] == b"n":
-                value = TEXT + b"%d" % from_data(value)  # as counters are told: as a text
+                value = TEXT + b"%d" % from_data(value)  # as the answers of counters have it: as a text
             done.result = (value,)
         elif kind is m.ErrorReply:
             self._on_error(done, reply.code, reply.text)  # type: ignore[union-attr]  # by its kind
@@ -280,7 +280,7 @@ class Workload:
             self.wrong_answers.append((operation, f"unknown after {waited_ms} ms"))
 
     def on_process_ended(self, member: MemberId, now: Millis) -> None:
-        """End the calls of a process that has ended: nobody is told what became of them."""
+        """End the calls of a process that has ended: nobody gets their outcome."""
         for operation in [o for o in self.pending.values() if o.member == member]:
             del self.pending[operation.id]
             operation.end = now

@@ -1,4 +1,4 @@
-"""Readers of journals: now and then they ask a member that says it owns a partition, and keep what they are told.
+"""Readers of journals: now and then they ask a member that says it owns a partition, and keep the answers.
 
 They look into members and send no messages, so nothing in the history depends on them. Besides the workload's map they read one
 of their own, whose entries live for a short time.
@@ -135,7 +135,7 @@ class JournalReaders(Program):
             reply = grid.reads.read_journal(owned, m.ReadJournal(0, name, partition, of, 0, 0, 0, 1))
             if not reply.lineage or reply.end < 0:
                 return None
-            # The first who reads at all begins with the journal; whoever has to begin anew lacks what was before.
+            # The first reader begins with the journal; a reader that begins anew lacks what was before.
             run = EventRun(
                 reply.oldest,
                 from_beginning=place not in self._began and reply.oldest == 0 and of == self._options.partitions,

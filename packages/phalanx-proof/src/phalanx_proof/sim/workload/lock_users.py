@@ -39,7 +39,7 @@ Then = Callable[[Any], None]
 
 
 def _unknown(number: int) -> int:
-    """Return the lowest number of a call under way as if nobody knew it: all calls of a history may be."""
+    """Return the lowest number of a call under way as if nobody knew it: all calls of a history can be."""
     return 0
 
 
@@ -159,7 +159,7 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
                 if into is self._grants:
                     self._hold(user)
             elif isinstance(outcome, PhalanxError):
-                # As the clients do: it may be granted to nobody.
+                # As the clients do: it can be granted to nobody.
                 self._go(user, release_plan(Releasable(terms, holder), self._numbers(user), _unknown), lambda _: None)
                 self._rest(user)
             else:
@@ -178,11 +178,11 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
         self._renew_in_time(user, holding)
         writes = rng.randrange(3)
         if writes:
-            holding.use_token()  # before the release, which may come first
+            holding.use_token()  # before the release, which can come first
         for _ in range(writes):
             self._later(user.host, rng.randrange(PAUSES_MS), lambda: self._write(user, holding))
         if rng.random() < 0.15:
-            # It hangs: nobody renews or releases anything. Its last write may come late.
+            # It hangs: nobody renews or releases anything. Its last write can come late.
             self._forget(user)
             self._later(user.host, rng.randrange(3 * PAUSES_MS), lambda: self._write(user, holding))
             self._rest(user)
@@ -304,7 +304,7 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
         self._evidence.counts["excused losses of locks"] += checker.excused
 
     def _may_part(self, key: bytes, earlier: LockAnswer, later: LockAnswer) -> bool:
-        """Return whether the owner that told the later may rightly not know of the earlier: all replicas that had it may be gone,
+        """Return whether the owner that recorded the later need not know of the earlier: all replicas that had it can be gone,
         or the two are of clusters that were founded apart."""
         evidence = self._evidence
         if earlier.replier is None or later.replier is None:

@@ -255,7 +255,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
         )  # fmt: skip
 
     def _may_be_lost(self, key: Key, now: Millis) -> bool:
-        """Return whether all replicas that had an acknowledged write of a key may be gone, or have given way to another side's."""
+        """Return whether all replicas that had an acknowledged write of a key can be gone, or have given way to another side's."""
         evidence, options, data = self._evidence, self._options, to_data(key.key)
         if options.has_sides and key.acknowledged_by:
             founders = {evidence.majorities.founder_of(replier) for replier, _ in key.acknowledged_by}

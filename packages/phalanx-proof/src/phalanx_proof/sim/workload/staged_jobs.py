@@ -89,7 +89,7 @@ class StagedJobs(Program):
         self._stop_ms = 2 * int(options.member_settings.get("staging_ms", 0))
         """For how long a program stops between two pages; 0: for none."""
         self.settle_ms = 2 * self._stop_ms
-        """For how long after the faults owners may still drop rows that nobody has touched."""
+        """For how long after the faults owners can still drop rows that nobody has touched."""
         self.stopped = 0
         """How often a program has stopped so."""
         self.history = StagedHistory(options.partitions)
