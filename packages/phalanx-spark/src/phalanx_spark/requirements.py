@@ -15,7 +15,7 @@ from phalanx.runtime.settings.optional_packages import require_packages
 
 JAVA_LEAST = 17
 _ASKED_S = 10.0
-"""How long Java may take to print its version. After that no error is raised: Spark checks it."""
+"""How long Java can take to print its version. After that no error is raised: Spark checks it."""
 
 
 def require_spark(who: str, *, extra: str = "spark", instead: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Lets Spark find the format `phalanx` by itself: it looks for a `DefaultSource` in packages named `pyspark_…`."""
+"""Lets Spark find the format `phalanx` without `register`: it looks for a `DefaultSource` in packages named `pyspark_…`."""
 
 from phalanx_spark.connector.source import PhalanxSource as DefaultSource
 

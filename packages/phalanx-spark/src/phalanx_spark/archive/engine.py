@@ -42,7 +42,7 @@ def engine_for(spark: SparkSession | None, address: str) -> Engine:
         return OnSpark(spark, address)
     from phalanx_spark.archive.local import Local
 
-    local = find_local(address, "local", wherever=True)
+    local = find_local(address, "local", is_local=True)
     if local is None:
         raise UsageError(f"{address} is not a folder of this machine: Spark reaches it (--spark local[2])")
     return Local(local)

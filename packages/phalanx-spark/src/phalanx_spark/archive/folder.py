@@ -1,4 +1,4 @@
-"""The folder of an archive, wherever it is: what is needed of one, and one of this machine."""
+"""The folder of an archive: what is needed of one on any file system, and one of this machine."""
 
 from __future__ import annotations
 
@@ -132,14 +132,14 @@ class LocalFolder:
             raise UsageError(f"cannot use {self.address}: {error}") from None
 
 
-def find_local(address: str, master: str, *, wherever: bool = False) -> LocalFolder | None:
+def find_local(address: str, master: str, *, is_local: bool = False) -> LocalFolder | None:
     """Return the folder, if it is certainly one of this machine to a Spark with this master; else None.
 
-    `wherever`: Spark does not matter; an address without a scheme is a folder of this machine.
+    `is_local`: the caller says that an address without a scheme is a folder of this machine.
     """
     if address.startswith("file:/"):
         return LocalFolder(address, Path("/" + address.removeprefix("file:").lstrip("/")))
     is_elsewhere = not master.startswith("local") or any(map(os.environ.get, _ELSEWHERE))
-    if "://" in address or (is_elsewhere and not wherever):
+    if "://" in address or (is_elsewhere and not is_local):
         return None
     return LocalFolder(address, Path(address))

@@ -1,4 +1,1 @@
-"""What event logs prove: read with Spark, judged by properties that must hold, told as JSON, HTML and an exit status.
-
-schema     the columns of an event, wherever it comes from: a member's log, a simulated history, Parquet
-"""
+"""What event logs prove: read with Spark, judged by properties that must hold, reported as JSON, HTML and an exit status."""

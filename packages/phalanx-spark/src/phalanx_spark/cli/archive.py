@@ -36,7 +36,7 @@ DEFAULT_SPARK = "local[2]"
 LITTLE_BYTES = 256 * 1024 * 1024
 """With fewer bytes in the cluster, or in the archive's files, this process is done before Spark would have started."""
 FEW_ENTRIES = 100_000
-"""The same limit for the entries of the named maps, whatever the other maps hold."""
+"""The same limit for the entries of the named maps, with any number in the other maps."""
 
 Folder = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Folder of this machine, or of any file system that Spark knows.")
@@ -168,7 +168,7 @@ def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalF
         require_spark(who)
     from phalanx_spark.archive.folder import find_local
 
-    here = find_local(folder, spark or DEFAULT_SPARK, wherever=local)
+    here = find_local(folder, spark or DEFAULT_SPARK, is_local=local)
     if local and here is None:
         raise UsageError(f"--local: {folder} is not a folder of this machine")
     return here

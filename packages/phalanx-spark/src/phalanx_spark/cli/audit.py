@@ -107,7 +107,7 @@ def _judged(folder: str, asked: str | None, history: str, *, local: bool, with_c
     from phalanx_spark.archive.folder import find_local
 
     master = asked or DEFAULT_SPARK
-    here = find_local(folder, master, wherever=local)
+    here = find_local(folder, master, is_local=local)
     if here is not None and not here.exists() and not set(folder) & PATTERN:
         raise UsageError(f"there is no folder {folder}")  # the audit's own error, but before Spark starts
     path = Path(folder.removeprefix("file://"))

@@ -1,4 +1,4 @@
-"""A Spark for the length of a command, whose errors are one line, whatever went wrong where."""
+"""A Spark for the length of a command. Each of its errors is one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def spark_session(
     try:
         with doing(f"Spark starts ({master})"):
             spark = session(master, **(FILE_MODES | dict(settings or {})))
-    except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
+    except Exception as error:  # of Java, of the launcher, of the network: of any kind
         fail(f"Spark does not start with --spark {master}: {_short(error)}", WRONG_USAGE)
     try:
         yield spark

@@ -85,7 +85,7 @@ def _check_names(options: SparkOptions) -> None:
     for name in options.key:
         if name in _TYPES:
             raise UsageError(
-                f"option 'key': {name!r} is also the name of a column that every change has; in a stream the key column may "
+                f"option 'key': {name!r} is also the name of a column that every change has; in a stream the key column can "
                 f"have any name: choose another"
             )
 

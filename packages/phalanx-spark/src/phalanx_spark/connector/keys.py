@@ -1,7 +1,7 @@
 """Key columns: to the bytes of `to_key_data` and back, whole columns at a time.
 
 One key column is a scalar key; several are a list, in the order in which the option `key` names them. On a read the key
-columns come from the keys, whatever the values hold.
+columns come from the keys, not from the values.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def encode_literals(choices: Sequence[Sequence[Any]], schema: Any, options: Spar
         return None
     rows = list(itertools.product(*choices))
     if any(_may_be_uuid(value) for values in choices for value in values):
-        return None  # the map's key may be the UUID or its text; a read shows both alike
+        return None  # the map's key can be the UUID or its text; a read shows both alike
     try:
         columns = [fallback.to_array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
     except fallback.UNFIT:

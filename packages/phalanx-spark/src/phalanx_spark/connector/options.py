@@ -1,6 +1,6 @@
 """The options of the format `phalanx`: what each means, its default, and what is wrong with what was given.
 
-This table is the one place that documents them. Spark hands option names over in lower case, whatever the user wrote.
+This table is the one place that documents them. Spark passes option names in lower case.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ OPTIONS = (
         "members",
         ALL,
         None,
-        "where members listen: host:port,host:port, phalanx://host1,host2/cluster, dns:NAME:PORT or file:PATH; any one that answers will do. By default what the "
-        "setting spark.phalanx.members says when the format is registered, else the variable PHALANX_MEMBERS where Spark was started",
+        "where members listen: host:port,host:port, phalanx://host1,host2/cluster, dns:NAME:PORT or file:PATH; one that answers is enough. By default the "
+        "setting spark.phalanx.members when the format is registered, else the variable PHALANX_MEMBERS where Spark was started",
         variable="PHALANX_MEMBERS",
     ),
     Option("map", ALL, None, "name of the map"),
@@ -127,15 +127,15 @@ OPTIONS = (
         "snapshot",
         (READ,),
         "false",
-        "whether each partition is read as it was at one moment, when the read was planned; members keep that until "
-        "nobody has read it for their setting staging_ms",
+        "whether each partition is read as it was at one moment, when the read was planned; members keep that state until "
+        "nobody has read it for the time of their setting staging_ms",
     ),
     Option(
         "ifMissing",
         (READ,),
         "error",
-        "what the read is of a map of which the cluster knows nothing, which may be a misspelt name: error, or empty. A map "
-        "that has lost all its entries is empty, as long as its members remember it",
+        "the result if the cluster does not know the map, whose name can be misspelt: error, or empty. A map that has lost all "
+        "its entries is empty, as long as its members remember it",
     ),
     Option(
         "staged",
@@ -148,7 +148,7 @@ OPTIONS = (
         "ifExists",
         (WRITE,),
         "append",
-        "what to do where the map has entries: append (insert and update by key), error, or ignore (write nothing)",
+        "what to do if the map has entries: append (insert and update by key), error, or ignore (write nothing)",
     ),
     Option(
         "dicts",
@@ -156,7 +156,7 @@ OPTIONS = (
         BY_SETTING,
         "how rows are stored: rows; json, which programs in other languages read, too (their clients of Hazelcast); or setting: as the "
         "map's setting dicts says, and as rows if it has none. With json, "
-        "objects of JSON are read as rows; columns of dates, decimals or bytes are refused, for JSON has none: cast them to string",
+        "JSON objects are read as rows; columns of dates, decimals or bytes are refused, because JSON has none: cast them to string",
     ),
     Option("ttlMs", WRITING, "0", "milliseconds that the written entries live; 0: for ever"),
     Option(
@@ -169,7 +169,7 @@ OPTIONS = (
         "changes",
         (FOLLOW,),
         "false",
-        "true: the schema that nobody gave is that of the map's changes, not that of its entries. Spark does not tell "
+        "true: if no schema is given, it is that of the map's changes, not that of its entries. Spark does not say "
         "which is meant; any other option that only readStream has says it too",
     ),
     Option(
@@ -192,7 +192,7 @@ OPTIONS = (
         (FOLLOW,),
         "fail",
         "when changes that were not read yet have dropped out of the journal: fail ends the query with their partition and "
-        "count; skip goes on behind them, and counts them as 'skipped' in the offsets that the query's progress shows",
+        "count; skip continues behind them, and counts them as 'skipped' in the offsets that the query's progress shows",
     ),
     Option(
         "deleteColumn",

@@ -41,7 +41,7 @@ def session(master: str = "local[2]", **conf: str) -> SparkSession:
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks up the host's name, which may lead nowhere
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks up the host's name, which can lead nowhere
     builder = SparkSession.builder.master(master).appName("phalanx")
     settings = _LOCAL_DEFAULTS | {
         name if "." in name else name.replace("_", "."): value for name, value in conf.items()

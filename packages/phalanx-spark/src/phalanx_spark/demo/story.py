@@ -65,7 +65,7 @@ class DemoStory:
                 self._read_back()
                 self._ask()
                 self._check_writes(writer)
-            except Exception as error:  # of Spark, of Java, of the network: whatever it is, it belongs into the report
+            except Exception as error:  # of Spark, of Java, of the network: the report says it
                 ours = error if isinstance(error, PhalanxError) else find_error(str(error))
                 self._differs(str(ours or f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"))
                 for log in sorted(self._folder.glob("member-*.log")):
@@ -235,7 +235,7 @@ def _start_spark(folder: Path, stack: ExitStack) -> SparkSession:
 def _undisturbed(log: Path) -> Iterator[None]:
     """Let Java start. Its output goes into a file meanwhile, and signals wait until it has started.
 
-    A Java whose program ends before it has told its port fails to tell it, and then runs on for ever.
+    If its program ends before Java has sent its port, Java fails to send it, and then runs for ever.
     """
     with delayed_signals():
         stderr = os.dup(2)

@@ -41,7 +41,7 @@ class Writer(threading.Thread):
             with Client(self._members, cluster=self._cluster) as grid:
                 while not self._stopping.wait(PAUSE_S):
                     self._write(grid, self.acknowledged + 1)
-        except Exception as error:  # whatever it is, it belongs into the report
+        except Exception as error:  # of any kind: the report says it
             self.error = error
 
     def stop(self, timeout_s: float = 60.0) -> None:
