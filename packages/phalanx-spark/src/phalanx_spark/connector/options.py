@@ -210,6 +210,9 @@ OPTIONS = (
     ),
 )
 
+_BY_NAME = {option.name.lower(): option for option in OPTIONS}
+"""As Spark passes their names: in lower case."""
+
 
 @dataclass(frozen=True)
 class SparkOptions:
@@ -270,44 +273,9 @@ def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
 
     `defaults`: options that count where none is given, and before the variables of the environment.
     """
-    known = {option.name.lower(): option for option in OPTIONS}
-    if any(name.lower().startswith(_OF_CATALOG) for name in given):
-        raise UsageError(NO_TABLES)
-    if not given:
-        raise UsageError(f"no option is given (options of a {use}: {describe(use)}); if this is a table: {NO_TABLES}")
-    if use == SINK:
-        given = {name: value for name, value in given.items() if name.lower() not in _OF_QUERIES}
-    for name, value in given.items():
-        if name.lower() == "path":
-            raise UsageError(
-                f"the format phalanx has no paths, and {value!r} was given as one: "
-                f"name the map with .option('map', {value!r}) and call load() or save() without an argument"
-            )
-        option = known.get(name.lower())
-        if option is None:
-            raise UsageError(f"there is no option {name!r}{_guess(name)}; options of a {use}: {describe(use)}")
-        if use not in option.applies_to and not option.is_passed_over(use):
-            raise UsageError(
-                f"option {option.name!r} belongs to a {option.applies_to[0]}, not to a {use}; leave it out "
-                f"(options of a {use}: {describe(use)})"
-            )
-    given = {name: value for name, value in given.items() if use in known[name.lower()].applies_to}
-    variables = {option.name: os.environ[option.variable] for option in OPTIONS if os.environ.get(option.variable)}
-    said = {name.lower(): value for name, value in (dict(defaults or {}) | dict(given)).items()}
-    values = {name.lower(): value for name, value in variables.items()} | said
-
-    def text(name: str) -> str:
-        option = known[name.lower()]
-        value = values.get(name.lower(), option.default)
-        if value is None or not value.strip():
-            state = "missing" if value is None else "empty"
-            raise UsageError(
-                f"option {name!r} is {state}: {option.meaning}; add .option({name!r}, ...), in SQL OPTIONS ({name} '...') "
-                f"(options of a {use}: {describe(use)})"
-            )
-        return value.strip()
-
-    members, cluster = text("members"), text("cluster")
+    said = {name.lower(): value for name, value in (dict(defaults or {}) | _of_use(given, use)).items()}
+    values = _Values(use, said)
+    members, cluster = values.text("members"), values.text("cluster")
     try:
         places = parse_members(members)
         if places.cluster is not None and "members" in said and "cluster" not in said:
@@ -315,8 +283,8 @@ def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
         cluster = places.cluster_or(cluster)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
-    map_name = text("map") if use in READING else check_not_ours(text("map"))
-    push_down, dicts = _flag("pushDown", text("pushDown")), _choice("dicts", text("dicts"), (BY_SETTING, *ARGUMENTS))
+    map_name = values.text("map") if use in READING else check_not_ours(values.text("map"))
+    push_down, dicts = values.flag("pushDown"), values.choice("dicts", (BY_SETTING, *ARGUMENTS))
     if push_down and dicts == DictFormat.JSON:
         raise UsageError(
             "option 'pushDown': members do not look into JSON; leave it out where option 'dicts' says json"
@@ -324,29 +292,104 @@ def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
     return SparkOptions(
         members=str(places),
         map=map_name,
-        key=_columns(text("key")),
+        key=_columns(values.text("key")),
         cluster=cluster,
-        num_partitions=_number("numPartitions", text("numPartitions"), 0, 100_000),
-        sample_size=_number("sampleSize", text("sampleSize"), 1, 10_000_000),
+        num_partitions=values.number("numPartitions", 0, 100_000),
+        sample_size=values.number("sampleSize", 1, 10_000_000),
         push_down=push_down,
-        ttl_ms=_number("ttlMs", text("ttlMs"), 0, MAX_TTL_MS),
-        key_in_value=_flag("keyInValue", text("keyInValue")),
-        snapshot=_flag("snapshot", text("snapshot")),
-        staged=_flag("staged", text("staged")),
-        if_exists=_choice("ifExists", text("ifExists"), (APPEND, ERROR, IGNORE)),
-        if_missing=_choice("ifMissing", text("ifMissing"), (ERROR, EMPTY)),
-        secret_file=values.get("secretfile", "").strip() or None,
-        changes=_flag("changes", text("changes")),
-        starting_offsets=text("startingOffsets"),
-        journal_capacity=_number("journalCapacity", text("journalCapacity"), 0, MAX_JOURNAL_EVENTS),
-        max_events_per_trigger=_number("maxEventsPerTrigger", text("maxEventsPerTrigger"), 0, 2**31 - 1),
-        skip_overrun=_choice("onOverrun", text("onOverrun"), ("fail", "skip")) == "skip",
-        delete_column=values.get("deletecolumn", "").strip() or None,
-        key_is_given="key" in values,
+        ttl_ms=values.number("ttlMs", 0, MAX_TTL_MS),
+        key_in_value=values.flag("keyInValue"),
+        snapshot=values.flag("snapshot"),
+        staged=values.flag("staged"),
+        if_exists=values.choice("ifExists", (APPEND, ERROR, IGNORE)),
+        if_missing=values.choice("ifMissing", (ERROR, EMPTY)),
+        secret_file=values.raw("secretFile").strip() or None,
+        changes=values.flag("changes"),
+        starting_offsets=values.text("startingOffsets"),
+        journal_capacity=values.number("journalCapacity", 0, MAX_JOURNAL_EVENTS),
+        max_events_per_trigger=values.number("maxEventsPerTrigger", 0, 2**31 - 1),
+        skip_overrun=values.choice("onOverrun", ("fail", "skip")) == "skip",
+        delete_column=values.raw("deleteColumn").strip() or None,
+        key_is_given="key" in said,
         dicts=None if dicts == BY_SETTING else dicts,
         json_dicts=dicts == DictFormat.JSON,
-        stream_batch=_batch(values.get(STREAM_BATCH.lower(), "")),
+        stream_batch=_batch(values.raw(STREAM_BATCH)),
     )
+
+
+def _of_use(given: Mapping[str, str], use: str) -> dict[str, str]:
+    """Return the given options that belong to this use. Raises `UsageError` for one that a user cannot give here."""
+    if any(name.lower().startswith(_OF_CATALOG) for name in given):
+        raise UsageError(NO_TABLES)
+    if not given:
+        raise UsageError(f"no option is given (options of a {use}: {describe(use)}); if this is a table: {NO_TABLES}")
+    found = {}
+    for name, value in given.items():
+        if use == SINK and name.lower() in _OF_QUERIES:
+            continue
+        if name.lower() == "path":
+            raise UsageError(
+                f"the format phalanx has no paths, and {value!r} was given as one: "
+                f"name the map with .option('map', {value!r}) and call load() or save() without an argument"
+            )
+        option = _BY_NAME.get(name.lower())
+        if option is None:
+            raise UsageError(f"there is no option {name!r}{_guess(name)}; options of a {use}: {describe(use)}")
+        if use in option.applies_to:
+            found[name] = value
+        elif not option.is_passed_over(use):
+            raise UsageError(
+                f"option {option.name!r} belongs to a {option.applies_to[0]}, not to a {use}; leave it out "
+                f"(options of a {use}: {describe(use)})"
+            )
+    return found
+
+
+class _Values:
+    """The values of options: as they were said, else as a variable of the environment says, else the default."""
+
+    def __init__(self, use: str, said: Mapping[str, str]) -> None:
+        self._use = use
+        variables = {option.name: os.environ.get(option.variable) for option in OPTIONS if option.variable}
+        self._values = {name.lower(): value for name, value in variables.items() if value} | dict(said)
+
+    def raw(self, name: str) -> str:
+        """Return the value as it was written; empty: there is none."""
+        return self._values.get(name.lower(), "")
+
+    def text(self, name: str) -> str:
+        """Return the value, or the default. Raises `UsageError` if it is missing or empty."""
+        option = _BY_NAME[name.lower()]
+        value = self._values.get(name.lower(), option.default)
+        if value is None or not value.strip():
+            state = "missing" if value is None else "empty"
+            raise UsageError(
+                f"option {name!r} is {state}: {option.meaning}; add .option({name!r}, ...), in SQL OPTIONS ({name} '...') "
+                f"(options of a {self._use}: {describe(self._use)})"
+            )
+        return value.strip()
+
+    def number(self, name: str, least: int, most: int) -> int:
+        """Return the value as a whole number. Raises `UsageError` if it is not one from `least` to `most`."""
+        text = self.text(name)
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise UsageError(f"option {name!r}: {text!r} is not a whole number from {least} to {most}")
+        return number
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """Return the value in lower case. Raises `UsageError` if it is none of the choices."""
+        text = self.text(name)
+        if text.lower() not in choices:
+            raise UsageError(f"option {name!r}: {text!r} is neither {' nor '.join(choices)}")
+        return text.lower()
+
+    def flag(self, name: str) -> bool:
+        """Return whether the value is true. Raises `UsageError` if it is neither true nor false."""
+        return self.choice(name, ("true", "false")) == "true"
 
 
 def _guess(name: str) -> str:
@@ -365,22 +408,6 @@ def _columns(text: str) -> tuple[str, ...]:
     return columns
 
 
-def _number(name: str, text: str, least: int, most: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if not least <= number <= most:
-        raise UsageError(f"option {name!r}: {text!r} is not a whole number from {least} to {most}")
-    return number
-
-
-def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
-    if text.lower() not in choices:
-        raise UsageError(f"option {name!r}: {text!r} is neither {' nor '.join(choices)}")
-    return text.lower()
-
-
 def _batch(text: str) -> tuple[str, int] | None:
     if not text:
         return None
@@ -390,9 +417,3 @@ def _batch(text: str) -> tuple[str, int] | None:
             f"option {STREAM_BATCH!r}: {text!r} is not a batch of a query; leave it to phalanx.spark.each_batch to set it"
         )
     return query, int(number)
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise UsageError(f"option {name!r}: {text!r} is neither true nor false")
-    return text.lower() == "true"
