@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES
 from phalanx.wire.messages import PackedReply
 from phalanx_spark.archive.manifest import ENTRY_SCHEMA
-
-Vector = np.ndarray[Any, np.dtype[Any]]
+from phalanx_spark.columns.arrow import Array, Vector, from_numpy, from_parts
 
 
 def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
@@ -28,28 +25,19 @@ def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
     columns = [
         _binary(page.key_data, key_ends),
         _binary(octets[is_value].tobytes(), value_ends - STAMP_BYTES * np.arange(1, rows + 1)),
-        _numbers((stamps >> np.uint64(COUNTER_BITS)).astype(np.int64)),
+        from_numpy((stamps >> np.uint64(COUNTER_BITS)).astype(np.int64), pa.int64()),
         _expiries(page, rows, now_s),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
 
 
-def _expiries(page: PackedReply, rows: int, now_s: float) -> Any:
+def _expiries(page: PackedReply, rows: int, now_s: float) -> Array:
     """Return when the entries expire, in milliseconds since 1970; null: never."""
     if not page.ttls:
         return pa.nulls(rows, pa.int64())
     ttls = np.frombuffer(page.ttls, "<i8")
-    return _numbers(ttls + round(now_s * 1000), ttls != 0)
+    return from_numpy(ttls + round(now_s * 1000), pa.int64(), ttls == 0)
 
 
-# By their buffers: pyarrow's own constructors import pandas where it is installed, which takes half a second.
-
-
-def _binary(data: bytes, ends: Vector) -> Any:
-    offsets = np.concatenate(([0], ends)).astype(np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def _numbers(values: Vector, is_valid: Vector | None = None) -> Any:
-    validity = pa.py_buffer(np.packbits(is_valid, bitorder="little")) if is_valid is not None else None
-    return pa.Array.from_buffers(pa.int64(), len(values), [validity, pa.py_buffer(np.ascontiguousarray(values))])
+def _binary(data: bytes, ends: Vector) -> Array:
+    return from_parts(data, np.concatenate(([0], ends)).astype(np.int32).tobytes())

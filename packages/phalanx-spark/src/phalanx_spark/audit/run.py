@@ -249,21 +249,13 @@ _FIGURES = {
     "view_order": "views", "versions": "views", "masters": "line", "one_result": "migrations", "no_loss": "lost",
     "writes": "writes", "detector": "detector",
 }  # fmt: skip
-_NEEDS = {
-    "view_order": ("lists", "a list that a member installed (ViewInstalled)"),
-    "view_agreement": ("lists", "a list that a member installed (ViewInstalled)"),
-    "view_integrity": ("lists", "a list that a member installed (ViewInstalled)"),
-    "one_list": ("lists", "a list that a member installed (ViewInstalled)"),
-    "versions": ("lists", "a list that a member installed (ViewInstalled)"),
-    "masters": ("lists", "a list that a member installed (ViewInstalled)"),
-    "detector": ("lists", "a list that a member installed (ViewInstalled)"),
-}
+_ON_LISTS = {"view_order", "view_agreement", "view_integrity", "one_list", "versions", "masters", "detector"}
+"""Properties that cannot be judged without a list of members."""
 
 
 def _verdict(judged: Property, found: Found, missing: list[str], figures: dict[str, dict[str, Any]]) -> AuditVerdict:
-    what, needed = _NEEDS.get(judged.name, ("", ""))
-    if what and not figures["views"][what]:
-        missing = [needed, *missing]
+    if judged.name in _ON_LISTS and not figures["views"]["lists"]:
+        missing = ["a list that a member installed (ViewInstalled)", *missing]
     own = figures.get(_FIGURES.get(judged.name, ""), {})
     if found.count:
         status, said = Status.BROKEN, found.first[0].what
