@@ -191,14 +191,14 @@ def test_silence_before_and_after_a_pause_counts_together() -> None:
     assert names(detector, 50_000 + QUIET_LIMIT) == [A]
 
 
-def test_members_may_come_at_different_paces_and_are_forgotten() -> None:
+def test_a_member_that_is_watched_again_is_as_before_and_one_can_be_forgotten() -> None:
     detector = phi()
     detector.watch(A, 0)
-    detector.watch(B, 0, 3_000)
+    detector.watch(B, 3_000)
     detector.heartbeat(C, 0)
-    assert names(detector, 10_000) == [A]
-    assert names(detector, 3 * QUIET_LIMIT - 10) == [A]
-    assert names(detector, 3 * QUIET_LIMIT) == [A, B]
+    assert names(detector, QUIET_LIMIT) == [A]
+    assert names(detector, 3_000 + QUIET_LIMIT - 10) == [A]
+    assert names(detector, 3_000 + QUIET_LIMIT) == [A, B]
     detector.watch(B, 25_000)
     assert names(detector, 25_000) == [A, B], "watching again changes nothing"
     detector.forget(A)

@@ -7,37 +7,29 @@ from phalanx.membership.detect.silence_limits import SilenceLimits, Silent
 
 
 class DeadlineFailureDetector:
-    """One limit for all, in proportion to the interval at which a member's heartbeats come."""
+    """One limit for all."""
 
-    def __init__(self, timeout_ms: Millis, interval_ms: Millis = 1_000) -> None:
+    def __init__(self, timeout_ms: Millis) -> None:
         self._timeout_ms = timeout_ms
-        self._interval_ms = interval_ms
-        self._limits: dict[MemberId, Millis] = {}
         self.silence = SilenceLimits()
 
-    def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
-        watched = member in self._limits
-        if watched and not interval_ms:
-            return
-        limit = self._timeout_ms * (interval_ms or self._interval_ms) // self._interval_ms
-        if limit != self._limits.get(member):
-            self._limits[member] = limit
-            self.silence.note_heard(member, self.silence.heard.get(member, now), limit)
+    def watch(self, member: MemberId, now: Millis) -> None:
+        if member not in self.silence.heard:
+            self.silence.note_heard(member, now, self._timeout_ms)
 
     def forget(self, member: MemberId) -> None:
-        self._limits.pop(member, None)
         self.silence.forget(member)
 
     def heartbeat(self, member: MemberId, now: Millis) -> None:
-        if member in self._limits:
-            self.silence.note_heard(member, now, self._limits[member])
+        if member in self.silence.heard:
+            self.silence.note_heard(member, now, self._timeout_ms)
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
-        for member, limit in self._limits.items():
+        for member, heard in list(self.silence.heard.items()):
             # Heartbeats that came meanwhile can have been handled first, with the present time.
-            self.silence.note_heard(member, min(self.silence.heard[member] + missed_ms, now), limit)
+            self.silence.note_heard(member, min(heard + missed_ms, now), self._timeout_ms)
 
     def silent(self, now: Millis) -> list[Silent]:
         found = [(member, now - self.silence.heard[member]) for member in self.silence.past(now)]
-        limits = self._limits
-        return [Silent(m, ms, f"no heartbeat for {ms} ms; the limit is {limits[m]} ms") for m, ms in found]
+        limit = self._timeout_ms
+        return [Silent(member, ms, f"no heartbeat for {ms} ms; the limit is {limit} ms") for member, ms in found]

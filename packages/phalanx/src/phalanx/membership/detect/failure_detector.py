@@ -25,11 +25,8 @@ class FailureDetector(Protocol):
     silence: SilenceLimits
     """When each watched member was heard, and how long it can be silent."""
 
-    def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
-        """Expect heartbeats from now on, at this interval; 0: at the configured one.
-
-        Nothing changes for a member that is watched already, unless another interval is named.
-        """
+    def watch(self, member: MemberId, now: Millis) -> None:
+        """Expect heartbeats from now on. Nothing changes for a member that is watched already."""
 
     def forget(self, member: MemberId) -> None:
         """Expect nothing of the member any more."""
@@ -47,5 +44,5 @@ class FailureDetector(Protocol):
 def make_failure_detector(config: NodeConfig) -> FailureDetector:
     """Make the detector that the settings ask for."""
     if config.failure_detector == "deadline":
-        return DeadlineFailureDetector(config.heartbeat_timeout_ms, config.heartbeat_interval_ms)
+        return DeadlineFailureDetector(config.heartbeat_timeout_ms)
     return PhiFailureDetector(config)

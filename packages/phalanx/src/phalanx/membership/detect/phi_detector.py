@@ -10,7 +10,7 @@ but never later than the heartbeat timeout, so a hung member is found by then, h
 
 Nothing is learnt from a gap in which this member itself was away, the first gap after one, a gap below half of the
 interval (heartbeats that queued up, a member list between two heartbeats), and a gap above the limit. The mean is never
-below the interval that the member promised, the deviation never below its floor.
+below the configured interval, the deviation never below its floor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rhythm:
     """The last times between heartbeats of one member. Begins with an estimate: the interval, give or take a quarter."""
 
     def __init__(self, interval_ms: Millis, window: int) -> None:
-        self.interval_ms = interval_ms
+        self._interval_ms = interval_ms
         self.skip = False
         """Whether the next gap contains a pause of this member; then nothing is learned from it."""
         self._window = window
@@ -55,7 +55,7 @@ class Rhythm:
 
     @property
     def mean_ms(self) -> float:
-        return max(self._sum / len(self._gaps), self.interval_ms)
+        return max(self._sum / len(self._gaps), self._interval_ms)
 
     @property
     def deviation_ms(self) -> float:
@@ -67,7 +67,7 @@ class PhiFailureDetector:
     """A member is gone when phi reaches the threshold, or after the timeout at the latest. A setting of 0 is derived.
 
     Then small intervals need no tuning: the acceptable pause is half of the timeout, the floor of the deviation a
-    quarter of the interval. All times are in proportion to the interval of a member that differs.
+    quarter of the interval.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -81,12 +81,10 @@ class PhiFailureDetector:
         self._rhythms: dict[MemberId, Rhythm] = {}
         self.silence = SilenceLimits()
 
-    def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
-        known = self._rhythms.get(member)
-        if known is not None and interval_ms in (0, known.interval_ms):
-            return
-        rhythm = self._rhythms[member] = Rhythm(interval_ms or self._interval_ms, self._window)
-        self.silence.note_heard(member, self.silence.heard.get(member, now), self._limit_ms(rhythm))
+    def watch(self, member: MemberId, now: Millis) -> None:
+        if member not in self._rhythms:
+            rhythm = self._rhythms[member] = Rhythm(self._interval_ms, self._window)
+            self.silence.note_heard(member, now, self._limit_ms(rhythm))
 
     def forget(self, member: MemberId) -> None:
         self._rhythms.pop(member, None)
@@ -97,7 +95,7 @@ class PhiFailureDetector:
         if rhythm is None:
             return
         gap = now - self.silence.heard[member]
-        if not rhythm.skip and rhythm.interval_ms <= 2 * gap and gap <= self._limit_ms(rhythm):
+        if not rhythm.skip and self._interval_ms <= 2 * gap and gap <= self._limit_ms(rhythm):
             rhythm.learn(now, gap)
         rhythm.skip = False
         self.silence.note_heard(member, now, self._limit_ms(rhythm))
@@ -118,28 +116,23 @@ class PhiFailureDetector:
     def phi(self, member: MemberId, now: Millis) -> float:
         """Return how improbable it is that the watched member still lives, as the number of zeros; for people."""
         rhythm = self._rhythms[member]
-        pause, deviation, _ = self._scaled(rhythm)
-        y = (now - self.silence.heard[member] - rhythm.mean_ms - pause) / deviation
+        y = (now - self.silence.heard[member] - rhythm.mean_ms - self._pause_ms) / self._deviation_ms(rhythm)
         if y < 30:
             return -math.log10(math.erfc(y / math.sqrt(2)) / 2) + 0.0
         # Here erfc would soon be 0; its asymptote is exact to a thousandth.
         return y * y / 2 / math.log(10) + math.log10(y * math.sqrt(2 * math.pi))
 
-    def _scaled(self, rhythm: Rhythm) -> tuple[float, float, Millis]:
-        """Return the acceptable pause, the deviation and the timeout for this rhythm."""
-        pace = rhythm.interval_ms / self._interval_ms
-        timeout = self._timeout_ms * rhythm.interval_ms // self._interval_ms
-        return self._pause_ms * pace, max(rhythm.deviation_ms, self._min_deviation_ms * pace), timeout
+    def _deviation_ms(self, rhythm: Rhythm) -> float:
+        return max(rhythm.deviation_ms, self._min_deviation_ms)
 
     def _limit_ms(self, rhythm: Rhythm) -> Millis:
-        pause, deviation, timeout = self._scaled(rhythm)
-        return max(1, min(math.ceil(rhythm.mean_ms + pause + deviation * self._z), timeout))
+        unlikely = rhythm.mean_ms + self._pause_ms + self._deviation_ms(rhythm) * self._z
+        return max(1, min(math.ceil(unlikely), self._timeout_ms))
 
     def _why(self, member: MemberId, now: Millis) -> str:
         rhythm = self._rhythms[member]
-        _, deviation, timeout = self._scaled(rhythm)
         return (
             f"no heartbeat for {now - self.silence.heard[member]} ms: phi is {self.phi(member, now):.1f}, the threshold "
-            f"{self._threshold:g}; heartbeats came every {rhythm.mean_ms:.0f} ms, deviation {deviation:.0f} ms; "
-            f"the limit in any case is {timeout} ms"
+            f"{self._threshold:g}; heartbeats came every {rhythm.mean_ms:.0f} ms, deviation {self._deviation_ms(rhythm):.0f} ms; "
+            f"the limit in any case is {self._timeout_ms} ms"
         )
