@@ -20,9 +20,7 @@ TIMEOUT_MS = 30_000
 class Client:
     """A core that knows A, B and C; each partition has one of them as its owner. It is connected to all, unless told otherwise."""
 
-    def __init__(
-        self, *, connected: tuple[MemberId, ...] = (A, B, C), protocol: int = 8, contact: Contact | None = None
-    ) -> None:
+    def __init__(self, *, connected: tuple[MemberId, ...] = (A, B, C), contact: Contact | None = None) -> None:
         self.now = 100_000
         self.sent: list[Send] = []
         self.answers: list[m.Reply] = []
@@ -30,7 +28,7 @@ class Client:
         """Members from which nothing comes."""
         self.core = ClientCore([address(name) for name in "ABC"], TIMEOUT_MS, "names", contact)
         for member in connected:
-            self.core.known_as(member, member, protocol)
+            self.core.known_as(member, member)
         self.take(self.core.time_passed(self.now))
         self.wanted: list[tuple[MemberId, MemberId | None]] = []
 
@@ -91,7 +89,7 @@ def test_a_member_of_many_is_asked_whether_it_is_there_before_it_is_given_up() -
     """Questions for the table go round: in a large cluster it may be long before it is its turn."""
     detours, view = Detours({}), MembersView(1, A, (A, B, C))
     for member in (A, C):
-        detours.opened(member, 8, None)
+        detours.opened(member, None)
     detours.note_table(A, 900)
     assert detours.begin_probe(C, 0, view, QUIET_MS), "it is asked now"
     assert not detours.begin_probe(C, 0, view, QUIET_MS + 1)
@@ -112,13 +110,6 @@ def test_one_that_answered_long_ago_passes_nothing_on() -> None:
     assert client.advance(10_000) == []
 
 
-def test_members_of_an_older_release_are_asked_for_no_detour() -> None:
-    client = Client(protocol=7)
-    client.mute = {C}
-    client.call(2)
-    assert client.advance(10_000) == []
-
-
 def test_where_no_connection_is_open_one_second_is_enough() -> None:
     client = Client(connected=(A, B))
     client.mute = {C}
@@ -135,7 +126,7 @@ def test_what_was_asked_directly_is_repeated_on_the_detour_as_the_same_operation
     ((_, through), *_) = client.advance(3 * QUIET_MS)
     assert through is not None
     client.take(client.core.link_lost(LinkLost(C), client.now))
-    client.core.known_as(C, C, 8, through)
+    client.core.known_as(C, C, through)
     assert client.core.detours.way_to(C) == through
     client.advance(100)
     first, again = (each for each in client.asked(C) if isinstance(each, m.Put))
@@ -145,7 +136,7 @@ def test_what_was_asked_directly_is_repeated_on_the_detour_as_the_same_operation
 
 def test_the_direct_way_is_tried_now_and_then_and_taken_when_it_is_back() -> None:
     client = Client()
-    client.core.known_as(C, C, 8, A)
+    client.core.known_as(C, C, A)
     client.call(0)
     assert client.core.detours.wanted == [(C, None)]
     client.core.detours.wanted.clear()
@@ -155,7 +146,7 @@ def test_the_direct_way_is_tried_now_and_then_and_taken_when_it_is_back() -> Non
     client.call(1, 3)
     assert client.core.detours.wanted == [(C, None)]
     client.take(client.core.link_lost(LinkLost(C), client.now))
-    client.core.known_as(C, C, 8)
+    client.core.known_as(C, C)
     assert client.core.detours.way_to(C) is None
     assert "again" in client.core.take_remarks()[-1]
 
@@ -163,7 +154,7 @@ def test_the_direct_way_is_tried_now_and_then_and_taken_when_it_is_back() -> Non
 def test_other_parts_of_a_client_take_the_detour_at_once() -> None:
     contact = Contact()
     one, other = Client(contact=contact), Client(connected=(A, B), contact=contact)
-    one.core.known_as(C, C, 8, A)
+    one.core.known_as(C, C, A)
     assert other.core.detours.way_to(C) == A
     other.take(other.core.link_lost(LinkRefused(C, "cannot connect"), other.now))
     assert other.core.detours.way_to(C) is None, "that way is closed"

@@ -12,10 +12,8 @@ import pytest
 from endpoints.resp_peer import TABLE, Peer
 from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import Json, from_data, to_data
-from phalanx.common.ids import MemberId
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import DictFormat, MapSettings
-from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, SendBytes, SendRequest, credentials_of, effects_of
 from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.maps.call_plans import FIND_TABLE
@@ -330,30 +328,6 @@ def test_the_first_bytes_tell_what_a_peer_speaks(first: bytes, spoken: Spoken | 
     if spoken in (Spoken.HTTP, Spoken.TLS, Spoken.REDIS, Spoken.HAZELCAST):
         why, _ = refusal_of(spoken, ())
         assert "\n" not in why
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [b"PERSIST", b"a"],
-        [b"EXPIRE", b"a", b"9", b"NX"],
-        [b"PEXPIRE", b"a", b"9", b"GT"],
-        [b"EXPIRE", b"a", b"0", b"XX"],
-    ],
-)
-def test_what_depends_on_a_time_to_live_is_not_sent_to_owners_that_would_ignore_it(words: list[bytes]) -> None:
-    """PX-42: an owner of protocol 7 knows no `UpdateValue.life`, and would change the value in any case."""
-    peer, alone = Peer(), MemberId("127.0.0.1:1/x")
-    peer.grid.view = MembersView(1, alone, (alone,))
-    told = peer.ask(command(*words))
-    assert told.startswith(b"-ERR what depends on a time to live takes cluster version 8, and it is 7"), told
-    peer.send(command(b"EXPIRE", b"a", b"9"))
-    assert [ask.request.life for ask in peer.asked] == [0], "what any owner knows is asked for"
-    peer.answer_all()
-    peer.grid.view = MembersView(2, alone, (alone,), cluster_version=8)
-    peer.send(command(*words))
-    assert len(peer.asked) == 1
-    assert peer.asked[0].request.life != 0
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from phalanx.common.ids import Millis
 from phalanx.wire.messages import UpdateValue, ValueReply
 from phalanx.wire.requests import LifeRule
 from phalanx_protocols.resp.answers import KeyCall, Outcome
 from phalanx_protocols.resp.connection import RespConnection
-from phalanx_protocols.resp.framing import error
-
-LIFE_RULES_FROM: Final = 8
-"""The cluster version from which every owner heeds `UpdateValue.life`: an older one would change the value in any case."""
 
 
 def update(
@@ -27,11 +23,6 @@ def update(
 ) -> Outcome:
     """Return what an update comes to: its answer at once, if no other member has to know of it. `life_ms`: None keeps it."""
     grid = c.grid
-    if life is not LifeRule.ANY and (view := grid.view) is not None and not view.speaks(LIFE_RULES_FROM):
-        return error(
-            f"ERR what depends on a time to live takes cluster version {LIFE_RULES_FROM}, and it is {view.cluster_version}: "
-            f"upgrade all members first"
-        )
     there = None
     if life_ms is None and life is LifeRule.ANY:
         made = grid.local.update(c.map, key, function, arguments) if c.there < 0 else c.take_there()

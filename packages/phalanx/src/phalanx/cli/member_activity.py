@@ -10,7 +10,7 @@ UNKNOWN = "–"
 
 
 def activity_cells(reply: ActivityReply | None) -> list[str]:
-    """Return a cell for each column. A member of an older release tells nothing; one without an HTTP port counts no calls."""
+    """Return a cell for each column. A member that did not answer tells nothing; one without an HTTP port counts no calls."""
     if reply is None or not reply.points:
         return [UNKNOWN] * len(COLUMNS)
     last = reply.points[-1]

@@ -353,7 +353,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             self._spare_up(link)
         if link.member is not None:
             self._links.setdefault(link.member, link)
-            self._core.known_as(link.target, link.member, link.protocol, link.through)
+            self._core.known_as(link.target, link.member, link.through)
             self._pauses.greeted(address_of(link.member))
             self._pauses.greeted(address_of(link.target))  # type: ignore[arg-type]  # of a member, or one
             self._tell_remarks()

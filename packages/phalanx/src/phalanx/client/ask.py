@@ -18,7 +18,7 @@ from phalanx.client.answering import as_they_answer, in_order_of_answers
 from phalanx.client.blocking.wire import Opening, RefusedByPeer, Wire
 from phalanx.client.core.seeds import WAIT_MS
 from phalanx.client.core.two_clusters import conflict_of_seeds, side_of
-from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError, UsageError
+from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.map_settings import MapChange
 from phalanx.common.versions import PROTOCOL_VERSION
@@ -148,9 +148,8 @@ class Inquirer:
         """Raise the cluster version, and hold it back no longer. Only the master can do so, and members of older releases
         cannot join any more.
 
-        Raises `UnavailableError`, which says what stands against it, and `UsageError` if this member is of an older release.
+        Raises `UnavailableError`, which says what stands against it.
         """
-        self._since(8, "raise the cluster version")
         self._ask(lambda request_id: RaiseClusterVersion(request_id, to), DoneReply, "cluster version")
 
     def hold_cluster_version(self, holds: bool) -> None:
@@ -158,16 +157,7 @@ class Inquirer:
 
         Raises as `raise_cluster_version`.
         """
-        self._since(8, "hold the cluster version back")
         self._ask(lambda request_id: HoldClusterVersion(request_id, holds), DoneReply, "cluster version")
-
-    def _since(self, protocol: int, what: str) -> None:
-        """Raise `UsageError` if the member does not know a request: it would close the connection."""
-        if (spoken := self._connected().protocol) < protocol:
-            raise UsageError(
-                f"{self.address} is of an older release (protocol {spoken}) and cannot {what}: upgrade all members first, the "
-                f"master, too"
-            )
 
     def change_partition_count(self, count: int) -> None:
         """Divide the partitions of the live cluster. `count`: the new partition count, a multiple of the present one.
@@ -197,10 +187,8 @@ class Inquirer:
         """Return what would be lost if this member were stopped now, and what is under way, as far as it knows."""
         return self._ask(GetSafety, SafetyReply, "safety")
 
-    def activity(self, most: int) -> ActivityReply | None:
-        """Return what this member did lately, with so many of its last points; None: it is of an older release, which does not tell."""
-        if self._connected().protocol < 8:
-            return None
+    def activity(self, most: int) -> ActivityReply:
+        """Return what this member did lately, with so many of its last points."""
         return self._ask(lambda request_id: GetActivity(request_id, most), ActivityReply, "activity")
 
     def migrations(self) -> MigrationsReply:

@@ -46,9 +46,6 @@ from phalanx.wire.messages import (
 ASK_WITHIN_MS: Millis = 2_000
 """A member that does not answer a question by then does not answer."""
 
-ACTIVITY_FROM = 8
-"""The version of the protocol from which on members tell what they did."""
-
 ASKED_AT_ONCE = 16
 """Members that are asked for their decisions at once: each answer may have some MiB."""
 
@@ -167,10 +164,7 @@ class Questions:
         return await self._ask(member, HistoryReply, GetHistory, partition)
 
     async def activity_of(self, member: MemberId, most: int) -> ActivityReply:
-        """Return what a member did lately, with so many of its last points. A member of the first release is not asked."""
-        view = self.member.node.membership.view
-        if view is None or not view.speaks(ACTIVITY_FROM):
-            raise UnavailableError("not all members tell what they did: they are of the first release")
+        """Return what a member did lately, with so many of its last points."""
         return await self._ask(member, ActivityReply, GetActivity, most)
 
     async def change_map(self, master: MemberId, name: str, change: MapChange) -> None:

@@ -78,9 +78,6 @@ MAX_GREETING_BYTES = 16 * 1024
 GREETING_TIMEOUT_S = 5.0
 """The time limit for opening a connection and the greeting together."""
 
-PASSES_ON_FROM = 8
-"""Members pass connections on since this version of the protocol."""
-
 MAX_SHOWN = 1000
 """The most characters that are shown of a text from a peer."""
 
@@ -248,8 +245,6 @@ class Connecting:
                 self._weigh(message)
                 return PEER_ANOTHER_SECRET
             self.records = RecordLayer(*self._secret.record_keys(*said))
-        if self.hello.onward and protocol < PASSES_ON_FROM:
-            return f"{_shown(message.member)} is of an older release, which passes no connections on"
         self.protocol = protocol
         self.member = message.member
         return None

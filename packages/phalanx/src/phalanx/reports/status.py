@@ -19,7 +19,7 @@ class MemberAnswer(NamedTuple):
     held: ReplicasReply
     safety: SafetyReply
     activity: ActivityReply | None = None
-    """What it did in the last seconds; None: it was not asked, or is of an older release."""
+    """What it did in the last seconds; None: it was not asked."""
 
 
 class Look(NamedTuple):

@@ -306,7 +306,7 @@ class Driver:
             # The member keeps only the newest connection of a client.
             self._lose(earlier)
         self.wires[wire.member] = wire
-        self.core.known_as(wire.target, wire.member, wire.protocol, wire.through)
+        self.core.known_as(wire.target, wire.member, wire.through)
         for remark in self.core.take_remarks():
             logger.warning("%s", remark)
 

@@ -258,17 +258,17 @@ class ClientCore:
         self._router.on_reply(effect.to, reply, 0)
         return self._out.take()
 
-    def known_as(self, target: Target, member: MemberId, protocol: int = 0, through: MemberId | None = None) -> None:
+    def known_as(self, target: Target, member: MemberId, through: MemberId | None = None) -> None:
         """Note that a connection is open, and which member answered at the address: its answers carry its identity.
 
-        `protocol`: the version that is spoken on it. `through`: the member that passes it on; None: it is direct.
+        `through`: the member that passes it on; None: it is direct.
 
         Drivers call this before they send on the connection: only requests given to an open connection may have left.
         """
         self._router.on_link_up(target)
         self._router.on_link_up(member)
         self._names[target] = self._names[address_of(member)] = member
-        self.detours.opened(member, protocol, through)
+        self.detours.opened(member, through)
         if self.view is not None and member in self.view.members:
             self._silent.discard(address_of(member))
         else:

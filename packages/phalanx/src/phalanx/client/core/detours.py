@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.view import MembersView
-from phalanx.net.greeting import PASSES_ON_FROM
 
 QUIET_MS: Millis = 1_000
 """For so long nothing is heard of a member before it is asked whether it is there, and then before there is a detour."""
@@ -65,8 +64,8 @@ class Detours:
         if member in self._helpers:
             self._helpers[member] = now  # type: ignore[index]  # it is a key
 
-    def opened(self, member: MemberId, protocol: int, through: MemberId | None) -> None:
-        """Note an open connection. `protocol`: the version that is spoken on it."""
+    def opened(self, member: MemberId, through: MemberId | None) -> None:
+        """Note an open connection. `through`: the member that passes it on; None: it is direct."""
         self._ways[member] = through
         if through is not None:
             if self.through.get(member) is None:
@@ -75,8 +74,7 @@ class Detours:
                 )
             self.through[member] = through
             return
-        if protocol >= PASSES_ON_FROM:
-            self._helpers.setdefault(member, 0)
+        self._helpers.setdefault(member, 0)
         if self.through.pop(member, None) is not None:
             self.remarks.append(f"{member} can be reached from here again")
 
