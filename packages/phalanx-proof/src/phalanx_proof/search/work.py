@@ -135,7 +135,7 @@ def _why_refused(work: Chunk | Case) -> str:
 
 def _play(configuration: Configuration, planted: PlantedBug | None, seed: int) -> SearchRow:
     try:
-        with _limited(HISTORY_LIMIT_S):
+        with _limited():
             return row_of(run(configuration.draw(seed), planted))
     except _Overtime:
         return _broken_row(seed, ENDS, f"not within {HISTORY_LIMIT_S:.0f} s of processor time")
@@ -175,8 +175,8 @@ def row_of(result: Result) -> SearchRow:
 
 
 @contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raise `_Overtime` after so much processor time; only the main thread of a process can be interrupted so."""
+def _limited() -> Iterator[None]:
+    """Raise `_Overtime` after `HISTORY_LIMIT_S` of processor time; only the main thread of a process can be interrupted so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -185,7 +185,7 @@ def _limited(seconds: float) -> Iterator[None]:
         raise _Overtime
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, HISTORY_LIMIT_S)
     try:
         yield
     finally:
@@ -202,7 +202,7 @@ def examine(case: Case) -> Examined:
         return Examined(case, refused=refused)
     planted = load_planted_bug(case.canary)
     try:
-        with _limited(HISTORY_LIMIT_S):
+        with _limited():
             options = case.configuration.draw(case.seed)
             writer = TraceWriter(history_name(case.configuration, case.seed, case.canary))
             result = run(options, planted, trace=writer)

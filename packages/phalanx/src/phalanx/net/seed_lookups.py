@@ -248,8 +248,8 @@ class SeedPlaces:
         return ConnectError(f"no address of a member was found within {within_s:g} s: {failures}")
 
 
-def find_addresses(members: str | Iterable[str], within_s: float = FIRST_WITHIN_S) -> list[Address]:
+def find_addresses(members: str | Iterable[str]) -> list[Address]:
     """Return the addresses that `host:port,dns:NAME:PORT` stands for now. Raises `UsageError` and `ConnectError`."""
     places = SeedPlaces(members)
-    places.wait(within_s)
+    places.wait(FIRST_WITHIN_S)
     return places.addresses

@@ -13,7 +13,7 @@ from phalanx_proof.sim.scenario.data_conditions import DATA_CONDITIONS
 from phalanx_proof.sim.scenario.errors import wrong
 from phalanx_proof.sim.scenario.facts import ScenarioFact
 from phalanx_proof.sim.scenario.stage import Stage
-from phalanx_proof.sim.scenario.wording import names_or
+from phalanx_proof.sim.scenario.wording import names_or_nobody
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "": operator.eq,
@@ -126,7 +126,7 @@ def _suspects(since: Since, text: str) -> str:
     hosts, wanted = _of(text, since.stage, "whom they suspect, or nobody")
     expected = [] if wanted == "nobody" else sorted(parsing.words(wanted))
     found = {since.stage.name(host): suspected_by(host, since.stage) for host in hosts}
-    return "; ".join(f"{name}: {names_or(are, 'nobody')}" for name, are in found.items() if sorted(are) != expected)
+    return "; ".join(f"{name}: {names_or_nobody(are)}" for name, are in found.items() if sorted(are) != expected)
 
 
 def suspected_by(host: Host, stage: Stage) -> list[str]:
@@ -159,7 +159,7 @@ def _masters(since: Since, text: str) -> str:
     awake = [host.node for host in stage.running() if host.node is not None and not host.paused_until]
     leading = [node.this for node in awake if node.membership.is_master]
     found = [stage.names[member] for member in leading]
-    return "" if sorted(found) == sorted(parsing.words(text)) else names_or(found, "nobody")
+    return "" if sorted(found) == sorted(parsing.words(text)) else names_or_nobody(found)
 
 
 def _whole(since: Since, text: str) -> str:

@@ -235,7 +235,7 @@ class DataCommands:
             f"{holder} ({self._programs.name_of(token)})"
             for holder, token in zip(reply.holders, reply.tokens, strict=True)
         ]
-        return wording.names_or(held, "nobody") + (f", {reply.waiting} waiting" if reply.waiting else "")
+        return wording.names_or_nobody(held) + (f", {reply.waiting} waiting" if reply.waiting else "")
 
     def _parse_lock(self, text: str, with_value: str, flags: str = "") -> tuple[str, str, dict[str, str]]:
         name, words, options = self._parse(text, f"by {with_value}", flags)

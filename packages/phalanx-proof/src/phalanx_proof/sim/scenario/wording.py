@@ -221,8 +221,8 @@ def _who(times: dict[str, int]) -> str:
     return " ".join(times) + (" (repeatedly)" if max(times.values()) > 1 else "")
 
 
-def names_or(names: Sequence[str], nobody: str) -> str:
-    return " ".join(names) if names else nobody
+def names_or_nobody(names: Sequence[str]) -> str:
+    return " ".join(names) if names else "nobody"
 
 
 def duration(ms: int) -> str:

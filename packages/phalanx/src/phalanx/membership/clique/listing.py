@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from phalanx.membership.clique.graph import Graph, Work, bits
 
 
-def list_largest(graph: Graph, most_work: int | None = None, most_sets: int | None = None) -> Work[list[int] | None]:
+def list_largest(graph: Graph, most_work: int, most_sets: int) -> Work[list[int] | None]:
     """Return all maximal independent sets of the greatest weight, those with older vertices first; None: it gave up."""
     adjacent, weights = graph.adjacent, graph.weights
     best, work = -1, 0
@@ -22,14 +22,14 @@ def list_largest(graph: Graph, most_work: int | None = None, most_sets: int | No
         chosen, weight, possible, tried = branches.pop()
         looked = 1 + (possible | tried).bit_count()
         work += looked
-        if most_work is not None and work > most_work:
+        if work > most_work:
             return None
         if not possible:
             if not tried and weight >= best:
                 if weight > best:
                     best, found = weight, []
                 found.append(chosen)
-                if most_sets is not None and len(found) > most_sets:
+                if len(found) > most_sets:
                     return None
             continue
         yield looked

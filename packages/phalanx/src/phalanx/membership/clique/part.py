@@ -70,19 +70,19 @@ class GraphPart:
         """Find a first set and a first bound, and everything if it is easy."""
         graph = self.graph
         if len(graph) <= SMALL:
-            yield from self.list(LISTING, MOST_SETS)
+            yield from self.list()
             if self.is_complete:
                 return
         found, value, proven = yield from peel(graph.adjacent, graph.counted, self._all)
         self._improve(found, value)
         self._limit(value if proven else (yield from cover(graph.adjacent, graph.counted, self._all)))
         if len(graph) > SMALL:
-            yield from self.list(LISTING, MOST_SETS)
+            yield from self.list()
 
-    def list(self, most_work: int | None = None, most_sets: int | None = None) -> Work[None]:
+    def list(self) -> Work[None]:
         """Find all largest sets, if there is little to go through."""
         counted = self.graph.counted
-        found = yield from list_largest(self.graph, most_work, most_sets)
+        found = yield from list_largest(self.graph, LISTING, MOST_SETS)
         if found is not None:
             values = [weigh(each, counted) for each in found]
             self.value = self.bound = max(values)
