@@ -70,9 +70,7 @@ def test_the_bytes_of_a_text_are_hinted_at(ask: Ask) -> None:
 
 def test_a_put_beside_a_key_that_is_written_alike_is_noted_and_done(ask: Ask) -> None:
     noted = ask("map", "put", "keys", "8", "text")
-    assert (
-        "stored for the str 8; the map has other keys that are written alike: it has one for the int 8" in noted.stderr
-    )
+    assert "stored for the str 8; the map has other keys that look the same: it has one for the int 8" in noted.stderr
     assert ask("map", "put", "keys", "nothing like it", "1").stderr == ""
     assert json.loads(ask("map", "put", "keys", "8", "text", "--json").stdout)["stored"] is True
 

@@ -30,7 +30,7 @@ def test_partitions_are_told_as_ranges() -> None:
 @pytest.mark.parametrize(
     ("kind", "more", "said"),
     [
-        (LossKind.EMPTY, {}, "2 partitions of 8 began empty (0-1), because only these members held them, and they went: "
+        (LossKind.EMPTY, {}, "2 partitions of 8 began empty (0-1), because only these members held them, and they are gone: "
          "127.0.0.1:5702 (it hung). It is not known whether these partitions had data."),
         (LossKind.EMPTY, {"gone_count": 3}, "127.0.0.1:5702 (it hung) and 2 more"),
         (LossKind.EMPTY, {"gone": (Gone(B),)}, "127.0.0.1:5702 (not known how)"),
@@ -51,7 +51,7 @@ def test_a_loss_is_told_by_what_is_known_of_it(kind: LossKind, more: dict[str, A
 def test_who_may_live_on_is_told_with_the_time_and_the_reason() -> None:
     told = away_in_words(Away(B, 1_000_000, "no heartbeat for 10003 ms"), 1_040_000)
     assert told == (
-        "127.0.0.1:5702 was removed 40.0 s ago (no heartbeat for 10003 ms), and is perhaps still alive, with data that no "
+        "127.0.0.1:5702 was removed 40.0 s ago (no heartbeat for 10003 ms), and perhaps still runs, with data that no "
         "other member has: it has not come back yet."
     )
 

@@ -55,7 +55,9 @@ def test_entries_that_fulfil_a_condition_are_shown(ask: Ask, phalanx_command: Co
 def test_a_map_is_cleared_by_who_is_sure(ask: Ask) -> None:
     for key in ("a", "b"):
         ask("map", "put", "old", key, "1")
-    assert "all 2 entries of map 'old' would be removed: give --yes" in str(ask("map", "clear", "old", status=2))
+    assert "all 2 entries of map 'old' would be removed: confirm this with --yes" in str(
+        ask("map", "clear", "old", status=2)
+    )
     assert ask("map", "size", "old") == ["2"]
     assert ask("map", "clear", "old", "--yes") == ["2"]
     assert ask("map", "size", "old") == ["0"]
@@ -67,7 +69,9 @@ def test_a_map_that_is_dropped_has_no_schema_any_more(ask: Ask, one: Cluster) ->
     schema = make_schema((Column("id", TextType()), Column("n", IntType(32))), ("id",)).to_json()
     with one.client() as grid:
         change_schema(grid, "rows", lambda _: schema)
-    assert "all 1 entry of map 'rows' would be removed: give --yes" in str(ask("map", "drop", "rows", status=2))
+    assert "all 1 entry of map 'rows' would be removed: confirm this with --yes" in str(
+        ask("map", "drop", "rows", status=2)
+    )
     assert ask("map", "schema", "rows") != []
     assert ask("map", "drop", "rows", "--yes") == ["1"]
     assert "has no schema" in str(ask("map", "schema", "rows", status=1))

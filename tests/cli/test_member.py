@@ -151,7 +151,7 @@ def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number: signal.
     assert told[0][0] == told[0][1]
     left = [int(count) for count, _ in told]
     assert left == sorted(set(left), reverse=True)
-    assert f"{leaver.address} has left: others hold what it held\n" in leaver.log.read_text()
+    assert f"{leaver.address} has left: other members hold its data\n" in leaver.log.read_text()
 
 
 def test_alone_it_leaves_at_once(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_member_that_cannot_start_ends_the_command(tmp_path: Path) -> None:
     try:
         assert group.process.wait(60) == 1
         said = group.stderr.read_text()
-        assert "could not be started: the others hand over and leave" in said
+        assert "could not be started: the others hand over their data and leave" in said
         assert group.members() == []
     finally:
         group.end()
@@ -152,7 +152,7 @@ def test_a_port_that_is_taken_costs_the_cluster_that_is_joined_nothing(tmp_path:
             assert group.process.wait(60) == 1
         finally:
             group.end()
-        assert "hand over and leave" in group.stderr.read_text()
+        assert "hand over their data and leave" in group.stderr.read_text()
         assert client.map("m").size() == 10_000
 
 
@@ -250,7 +250,7 @@ def test_the_service_manager_hears_from_the_command_when_all_have_joined(tmp_pat
             assert manager.recv(4096) == b"READY=1\nSTATUS=3 members of one command have joined"
             assert len(group.members()) == COUNT
             group.process.send_signal(signal.SIGTERM)
-            assert manager.recv(4096) == b"STOPPING=1\nSTATUS=3 members of one command hand over and leave"
+            assert manager.recv(4096) == b"STOPPING=1\nSTATUS=3 members of one command hand over their data and leave"
             assert group.process.wait(30) == 0
         finally:
             group.end()

@@ -93,9 +93,9 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
     assert ask("map", "dicts", "prices", "any", "--json", at=1)["prices"]["dicts"] == "any"
     assert "protection off" in ask("map", "protect", "prices", "--off")
     assert "only a * at the end" not in ask("map", "protect", "prices*", "--off")
-    assert "only a * at the end stands for others" in ask("map", "protect", "p*s", "--off")
+    assert "only a * at the end matches other names" in ask("map", "protect", "p*s", "--off")
     changed = ask("map", "protect", "*", "--off")
-    assert "not changed: audit*, orders, p*s, prices, prices*" in changed
+    assert "not changed, because they have settings of their own: audit*, orders, p*s, prices, prices*" in changed
     ask("map", "backups", "prices", "--sync", "1")
 
 

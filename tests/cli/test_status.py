@@ -53,7 +53,7 @@ def test_a_cluster_at_rest_is_well(phalanx_command: Command) -> None:
         assert [each["master"] for each in found["members"]] == [True, False, False]
         text = shown(phalanx_command, cluster)
         assert text.exit_code == 0
-        assert "✓ 3 members, all is whole" in text.stdout
+        assert "✓ 3 members, all replicas are in place" in text.stdout
         assert "and 5 smaller ones" in text.stdout
         assert all(address in text.stdout for address in cluster.addresses)
 
@@ -212,7 +212,7 @@ def test_a_terminal_is_as_it_was_after_a_signal_ended_the_drawing(arguments: lis
         with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment) as shown:
             os.close(other)
             drawn = b""
-            while b"all is whole" not in drawn:
+            while b"all replicas are in place" not in drawn:
                 drawn += os.read(main, 65_536)
             shown.send_signal(signal.SIGTERM)
             with contextlib.suppress(OSError):  # the terminal's other end is closed
@@ -235,7 +235,7 @@ def test_top_draws_what_status_shows_until_it_is_interrupted() -> None:
         with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment) as shown:
             os.close(other)
             drawn = b""
-            while b"all is whole" not in drawn:
+            while b"all replicas are in place" not in drawn:
                 drawn += os.read(main, 65_536)
             cluster.kill("B")
             while drawn.count(b"Members {size:1") < 1:

@@ -39,7 +39,7 @@ from support.commands import Command
         (["member", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (["members", "--at", "5701"], "'5701' is not an address"),
         (["partitions", "--at", ""], "does not name a member"),
-        (["map", "get", "m", "k", "--at", "127.0.0.1:1", "--key-type", "int"], "no key of --key-type int"),
+        (["map", "get", "m", "k", "--at", "127.0.0.1:1", "--key-type", "int"], "not a key of --key-type int"),
         (["map", "peek", "m"], "peek"),
         (["demo", "--members", "0"], "--members"),
         (["demo", "--members", "3", "--kill", "3"], "none of 3 members"),

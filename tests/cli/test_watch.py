@@ -95,7 +95,7 @@ def test_one_that_has_just_joined_and_has_no_table_yet_is_waited_for() -> None:
     assert found.migrations is not None
     assert found.migrations.without_table == [c.id("C")]
     assert not found.is_whole
-    assert in_one_line(found) == "3 members, the table is on its way to C:5701"
+    assert in_one_line(found) == "3 members, the table is being sent to C:5701"
 
 
 def test_who_asks_one_without_a_table_hears_what_the_master_does() -> None:
@@ -181,7 +181,7 @@ def test_the_pace_and_the_time_left_are_told() -> None:
 def test_one_member_alone_is_one() -> None:
     c = Drawn("A", partition_count=1)
     c.assign()
-    assert in_one_line(seen(c)).startswith("1 member, all is whole")
+    assert in_one_line(seen(c)).startswith("1 member, all replicas are in place")
     assert " on 1 member, table" in drawn(seen(c))
 
 
@@ -208,7 +208,7 @@ def test_watching_ends_when_all_is_whole(phalanx_command: Command, cluster: Clus
     name = ("--at", first.address, "--cluster", cluster.name)
     shown = phalanx_command("partitions", "--until-whole", *name)
     assert shown.exit_code == 0, shown.stderr
-    assert shown.stdout.splitlines()[-1].startswith("3 members, all is whole")
+    assert shown.stdout.splitlines()[-1].startswith("3 members, all replicas are in place")
     assert sum(len(row) for row in cluster.table_of(third).table.rows) == 2 * 271
     assert cluster.table_of(first).table.loads()[third.member] in (180, 181)
     looks = phalanx_command("partitions", "--watch", "--until-whole", "--json", *name)
@@ -236,7 +236,10 @@ def test_a_cluster_that_nobody_has_used_is_whole_as_nothing_lacks_a_replica() ->
     found = seen(c)
     assert not found.placement.table.is_assigned
     assert found.is_whole
-    assert in_one_line(found) == "2 members, all is whole: nobody has used the data yet, so nothing lacks a replica"
+    assert (
+        in_one_line(found)
+        == "2 members, all replicas are in place: no caller has used data yet, so no partition needs a replica"
+    )
 
 
 def loss(c: Drawn, version: int) -> Loss:
@@ -263,7 +266,7 @@ def test_all_is_whole_comes_with_what_was_lost_before(losses: int, earlier: int,
     )
     found = seen(c)
     whole = in_one_line(found)
-    assert whole == "1 member, all is whole"
+    assert whole == "1 member, all replicas are in place"
     found = msgspec.structs.replace(found, losses=m.LossesReply(1, book, found.placement.view, 2_000))
     said = f"{noted}: see phalanx partitions --at A:5701"
     assert in_one_line(found) == f"{whole}; {said}"
@@ -290,7 +293,7 @@ def test_waiting_for_an_unused_cluster_ends_without_assigning_anything(
     name = ("--at", first.address, "--cluster", cluster.name)
     shown = phalanx_command("partitions", "--until-whole", "--wait", "20", *name)
     assert shown.exit_code == 0, shown.stderr
-    assert "nobody has used the data yet" in shown.stdout.splitlines()[-1]
+    assert "no caller has used data yet" in shown.stdout.splitlines()[-1]
     looks = phalanx_command("partitions", "--until-whole", "--wait", "20", "--json", *name)
     assert json.loads(looks.stdout.splitlines()[-1])["whole"] is True
     assert cluster.table_of(first).table.version == 0
@@ -310,7 +313,7 @@ def test_waiting_for_members_begins_before_the_first_of_them_listens(cluster: Cl
     )  # fmt: skip
     try:
         assert waiting.stdout is not None
-        assert "nobody answers yet" in waiting.stdout.readline()
+        assert "no member answers yet" in waiting.stdout.readline()
         cluster.start(1, options=("--port", str(port)))
         assert waiting.stdout.readline() == "1 member, waits for 1 more\n"
         cluster.start(1)
@@ -319,7 +322,7 @@ def test_waiting_for_members_begins_before_the_first_of_them_listens(cluster: Cl
         waiting.kill()
         waiting.communicate()
     assert (waiting.returncode, problems) == (0, "")
-    assert rest.splitlines()[-1].startswith("2 members, all is whole")
+    assert rest.splitlines()[-1].startswith("2 members, all replicas are in place")
 
 
 def test_what_does_not_come_in_time_is_told_with_status_one(phalanx_command: Command, cluster: Cluster) -> None:

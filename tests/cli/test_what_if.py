@@ -113,19 +113,19 @@ def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command:
 def test_a_full_cut_is_told_side_by_side(phalanx_command: Command) -> None:
     shown = phalanx_command("what-if", "--members", "2", "--cut", "N1-N2", "--backups", "0")
     assert shown.exit_code == 0
-    assert shown.stdout.startswith("FULL CUT: both sides go on, each with a master of its own: N1 | N2;")
+    assert shown.stdout.startswith("FULL CUT: both sides continue, each with its own master: N1 | N2;")
     assert "The side of N2: N2" in shown.stdout
     assert "partitions would begin empty" in shown.stdout
-    assert "N1 and N2 are a tie" in shown.stdout
+    assert "N1 and N2 are equal" in shown.stdout
     found = told(phalanx_command, "--members", "5", "--cut", "N1-N4,N5", "--cut", "N2-N3", "--lite", "N5")
     assert (found["is_full_cut"], found["kept"], found["removed"]) == (True, ["N1", "N2"], ["N3", "N4", "N5"])
     sides = [(side["master"], side["members"], side["waiting"]) for side in found["sides"]]
     assert sides == [("N1", ["N1", "N2"], ["N3"]), ("N4", ["N4", "N5"], [])]
     mixed = phalanx_command("what-if", "--members", "5", "--cut", "N1-N4,N5", "--cut", "N2-N3", "--lite", "N4,N5")
     assert "Removed: N3, until their links are whole. 2 of 3 members are kept" in mixed.stdout
-    assert "No member here holds data: nothing is served." in mixed.stdout
+    assert "No member here holds data: no map can be used." in mixed.stdout
     alone = phalanx_command("what-if", "--members", "9", "--cut", "*-*", "--limit", "2")
-    assert "all 9 sides go on" in alone.stdout
+    assert "all 9 sides continue" in alone.stdout
     assert "N1 | N2 | N3 | …" in alone.stdout
     assert "Shown: 2 sides. --limit shows more." in alone.stdout
 
@@ -137,7 +137,7 @@ def test_maps_of_a_cluster_that_would_stop_are_named(phalanx_command: Command, c
     assert phalanx_command("map", "protect", "orders", "--minimum", "2", *at).exit_code == 0
     cut = "-".join(member.address.rpartition(":")[2] for member in (first, second))
     shown = phalanx_command("what-if", *at, "--cut", cut)
-    assert "FULL CUT: both sides go on" in shown.stdout
+    assert "FULL CUT: both sides continue" in shown.stdout
     assert "protected maps stop on both sides: orders;" in shown.stdout
     assert "Map orders refuses calls: at least 2 members for reads and writes, and 1 is here." in shown.stdout
 

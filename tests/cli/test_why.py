@@ -156,7 +156,7 @@ def test_an_event_of_a_kind_that_is_not_known_is_told_by_its_fields(why: Ask) ->
 
 def test_lines_that_are_no_events_are_counted(why: Ask, tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text('{"at": 1, "eve\n[]\n{"at": ' + "[" * 5_000 + "\n")
-    assert why("127.0.0.1:1", A=[view(1, 1, A, A)])["notes"] == ["3 lines are no event, and left out"]
+    assert why("127.0.0.1:1", A=[view(1, 1, A, A)])["notes"] == ["3 lines are not events and are left out"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_lines_that_are_no_events_are_counted(why: Ask, tmp_path: Path) -> None:
         (["x", "--at", "127.0.0.1:1", "--event-log", "."], "give either --at HOST:PORT", 2),
         (["x", "--at", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1", 1),
         (["x", "--event-log", "DIR/none"], "holds no event log", 2),
-        (["x", "--event-log", "DIR", "--cluster", "other"], "of these: 'phalanx'", 2),
+        (["x", "--event-log", "DIR", "--cluster", "other"], "it has events of: 'phalanx'", 2),
         (["127.0.0.1:9", "--event-log", "DIR"], "nothing is known of '127.0.0.1:9'; known are: 127.0.0.1:1, ", 1),
         (["127.0.0.1:", "--event-log", "DIR"], "nothing is known of", 1),
         (["", "--event-log", "DIR"], "'' fits", 2),

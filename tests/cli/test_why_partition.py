@@ -100,7 +100,9 @@ def test_who_held_it_when_is_worked_out_from_the_assignment_commits_and_departur
     assert said[1] == (
         "orders a move: 127.0.0.1:1 from 0 to none, 127.0.0.1:3 from none to 0; 127.0.0.1:1 sends (partition version 1)"
     )
-    assert said[3].startswith("makes the hottest backup the owner, for 127.0.0.1:3 left (table version 11); held by ")
+    assert said[3].startswith(
+        "makes the hottest backup the owner, because 127.0.0.1:3 left (table version 11); held by "
+    )
     assert found["conclusion"].startswith("partition 1 is held by 127.0.0.1:2, since ")
 
 
@@ -141,7 +143,7 @@ def test_a_loss_is_told_with_who_held_it_and_who_begins_empty(why: Ask) -> None:
     }  # fmt: skip
     found = why(1, C=[assigned(10, [1, 0], [0, 1]), lost, repaired(30, A, lost=(1,))])
     assert (found["losses"], found["replicas"]) == (1, [C])
-    assert "all who held it have left (127.0.0.1:1, 127.0.0.1:2): it begins empty; held by 127.0.0.1:3" in [
+    assert "all members that held it have left (127.0.0.1:1, 127.0.0.1:2): it begins empty; held by 127.0.0.1:3" in [
         each["said"] for each in found["decisions"]
     ]
 

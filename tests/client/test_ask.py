@@ -58,7 +58,9 @@ def test_a_port_where_nobody_listens_is_told() -> None:
 def test_something_that_never_answers_is_told_after_the_time_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = Address(f"127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(ConnectError, match=r"did not answer within 0.2 s: it may hang, or be no member of Phalanx"):
+        with pytest.raises(
+            ConnectError, match=r"did not answer within 0.2 s: it may hang, or it is not a member of Phalanx"
+        ):
             Inquirer(address, timeout_s=0.2).members()
 
 

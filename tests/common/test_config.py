@@ -96,4 +96,4 @@ def test_a_setting_that_follows_from_others_is_read_with_a_warning(name: str) ->
     assert NodeConfig().warnings() == []
     config = NodeConfig(**cast(dict[str, Any], {name: 5_000}), heartbeat_interval_ms=500)
     assert getattr(config, name) == 5_000
-    assert [warning for warning in config.warnings() if warning.startswith(f"{name}: nobody needs to set it")]
+    assert [warning for warning in config.warnings() if warning.startswith(f"{name}: you do not need to set it")]

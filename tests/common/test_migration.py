@@ -93,5 +93,5 @@ def test_a_migration_that_does_not_fit_is_refused_with_what_does_not(
     ],
 )
 def test_a_migration_that_contradicts_its_kind_fits_nowhere(migration: Migration[str], before: str) -> None:
-    with pytest.raises(UsageError, match=f"no {migration.kind} goes like this"):
+    with pytest.raises(UsageError, match=f"do not fit a {migration.kind}"):
         apply_migration(replicas(before), migration)

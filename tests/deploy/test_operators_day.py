@@ -109,7 +109,7 @@ def why_on_console(stream: Stream, address: str) -> dict[str, str]:
 
 
 def upgrade_when_safe(upgrade: Upgrade, index: int) -> None:
-    """What docs/how-to/upgrade.md says: a member is stopped when it says that this is safe, and the next one when all is whole."""
+    """What docs/how-to/upgrade.md says: a member is stopped when it says that this is safe, and the next one when all replicas are in place."""
     port = upgrade.http_ports[index]
     wait_for(lambda: ask(port, "/safez?graceful").status == 200, f"member {index} may be stopped")
     upgrade.change(index, NEW)

@@ -12,7 +12,7 @@ from support.processes import Cluster, wait_for
 CASES = [
     (b"hello there\r\n", Spoken.REDIS, "protocol of Redis", b"-ERR it speaks the protocol of Redis"),
     (b"*1\r\n$4\r\nPING\r\n", Spoken.REDIS, "protocol of Redis", b"-ERR it speaks the protocol of Redis"),
-    (b"\x01\x02\x03\x04", Spoken.UNKNOWN, "no protocol that is known here", b""),
+    (b"\x01\x02\x03\x04", Spoken.UNKNOWN, "no protocol that this member knows", b""),
     (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Spoken.HTTP, "it speaks HTTP", b"HTTP/1.1 400 Bad Request"),
     (b"\x16\x03\x01\x02\x00\x01\x00", Spoken.TLS, "it begins with TLS", b"\x15\x03\x01\x00\x02\x02\x28"),
     (b"CP1" + authentication(), Spoken.OTHER_HAZELCAST, "another version of Hazelcast's protocol", b""),

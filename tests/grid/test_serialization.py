@@ -376,9 +376,9 @@ REFUSED: list[tuple[object, str]] = [
     ({"\udc80": 1}, "): str holds a lone surrogate at index 0"),
     (Json("\udc80"), "value: str holds a lone surrogate at index 0"),
     ([Json("\udc80")], "value[0]: str holds a lone surrogate at index 0"),
-    (dt.time(1, tzinfo=UTC), "value: time with a zone has no moment in UTC; use a datetime"),
+    (dt.time(1, tzinfo=UTC), "value: time with a zone is not a moment in UTC; use a datetime"),
     ([dt.datetime(2020, 1, 1, tzinfo=NoOffset())], "value[0]: datetime's tzinfo gives no UTC offset"),
-    (itself(), "[0][0]…: containers are nested deeper than 200; does the value hold itself?"),
+    (itself(), "[0][0]…: containers are nested deeper than 200; does the value contain itself?"),
     (nested(201), "containers are nested deeper than 200"),
     (Unset(1), "value: test_serialization.Unset has no value for its field 'missing'; set it first"),
 ]

@@ -638,7 +638,7 @@ def test_users_can_not_name_hidden_maps_but_use_names_that_they_were_given() -> 
     name = HiddenName(hidden_name(MAP, "j1", HiddenKind.SNAPSHOT))
     assert check_map_name(name) == name
     assert type(check_map_name(name)) is str, "what goes through the codec"
-    with pytest.raises(UsageError, match="names what jobs have staged"):
+    with pytest.raises(UsageError, match="are those of data that jobs have staged"):
         check_map_name(str(name))
 
 

@@ -154,7 +154,7 @@ def test_a_lock_that_is_held_is_told(asked: Asked) -> None:
         (path_of("lock", name="x", permits="many"), 400, "permits: 'many' is not a number"),
         (path_of("lock", name="x", permits="999999999"), 400, "permits"),
         (path_of("lock", name="x", key_type="int"), 400, "'x' is not a key of --key-type int"),
-        (path_of("lock", name="x", key_type="hash"), 400, "'hash' is none; give one of str, int"),
+        (path_of("lock", name="x", key_type="hash"), 400, "'hash' is not a type of keys; give one of str, int"),
         (path_of("lock", name="[" * 1300, key_type="json"), 400, "nested too deeply"),
     ],
     ids=lambda given: given[:40] if isinstance(given, str) else None,

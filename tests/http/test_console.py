@@ -455,7 +455,7 @@ def test_what_if_is_that_of_the_command_line() -> None:
         found = ask(member.http_port, f"/console/what-if?cut={names[0]}-{names[2]}&cut={names[1]}-{names[2]}").json
         assert found["removed"] == [names[2]]
         assert found["kept"] == [names[0], names[1], names[3]]
-        assert found["because"].startswith("FULL CUT: both sides go on")
+        assert found["because"].startswith("FULL CUT: both sides continue")
         assert [side["members"] for side in found["sides"]] == [found["kept"], [names[2]]]
         wrong = ask(member.http_port, "/console/what-if?cut=nobody-*")
         assert wrong.status == 400
@@ -510,7 +510,7 @@ def test_a_long_list_of_another_client_does_not_hold_up_its_member(alone: Member
     [long] = ask(alone.http_port, "/console/entries?map=lists&key=long").json["entries"]
     assert short["value"] == "[5,5,5]"
     assert long["value"].startswith("<type id -29, 80,008 bytes")
-    assert "not shown: here values are read up to 64 KiB" in long["value"]
+    assert "not shown: values of more than 64 KiB are not read here" in long["value"]
 
 
 ODD_VALUES = [

@@ -234,7 +234,7 @@ def test_all_is_reached_with_a_keyboard(served: Served, browser: Browser) -> Non
     page.keyboard.press("Enter")
     page.get_by_role("button", name="What if it were cut?").focus()
     page.keyboard.press("Enter")
-    expect(page.locator(".what-if")).to_contain_text("FULL CUT: both sides go on")
+    expect(page.locator(".what-if")).to_contain_text("FULL CUT: both sides continue")
     expect(page.locator(".what-if .facts")).to_have_count(2)
     expect(page.locator(".dot.removed")).to_have_count(1)
     page.keyboard.press("2")

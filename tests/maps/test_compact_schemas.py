@@ -103,7 +103,7 @@ def test_a_schema_that_cannot_be_had_now_does_not_look_as_if_nothing_was_done() 
     cluster = SchemaGrid(*schemas)
     cluster.refusals = dict.fromkeys("ABC", UNAVAILABLE)
     with pytest.raises(
-        UnknownSchema, match=r"cannot be fetched now \(.*says no.*\); what was called is done, so only read"
+        UnknownSchema, match=r"cannot be fetched now \(.*says no.*\); the call itself was carried out, so only read"
     ):
         fetched(cluster, data)
     cluster.refusals = {}

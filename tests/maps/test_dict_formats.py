@@ -66,7 +66,7 @@ def test_what_json_has_not_is_refused_and_what_is_no_dict_is_stored_as_always() 
     types = Plans("json").types()
     for wrong, why in (
         ({1: 2}, "use str"),
-        ({"a": float("nan")}, "no number of JSON"),
+        ({"a": float("nan")}, "not a number of JSON"),
         ({"a": dt.date(2024, 1, 2)}, "JSON has no"),
     ):
         with pytest.raises(SerializationError, match=why):

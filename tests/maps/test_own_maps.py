@@ -19,7 +19,7 @@ from phalanx_spark.archive import export_maps, restore_maps
 from phalanx_spark.archive.source import Source
 from phalanx_spark.connector.options import READ, SINK, WRITE, parse_options
 
-REFUSED = "is Phalanx's own, and programs do not write into it; give your map another name"
+REFUSED = "belong to Phalanx, and programs cannot write into these maps; give your map another name"
 READS = {
     *(
         "get",

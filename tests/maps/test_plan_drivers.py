@@ -114,7 +114,7 @@ def test_both_drivers_give_a_plan_the_errors_of_its_steps(driver: Any) -> None:
     cluster = NoTable(ABC)
     lacking = UnknownSchema(0, "it is not known")
     with pytest.raises(
-        UnknownSchema, match=r"no table; calling again is safe\); what was called is done, so only read again"
+        UnknownSchema, match=r"no table; calling again is safe\); the call itself was carried out, so only read again"
     ):
         driver(cluster, read_again(cluster, "m", lacking, lambda: from_any_data(data)))
     with pytest.raises(UnavailableError, match="no table"):

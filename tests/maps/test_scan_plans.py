@@ -84,7 +84,7 @@ def test_a_scan_by_a_newer_table_waits_for_it_and_not_for_ever() -> None:
     assert sorted(keys_of(found)) == sorted(MANY)
     assert cluster.waits == ["refresh"]
     cluster = PlayedCluster(table("A"), MANY)
-    with pytest.raises(UnavailableError, match="no member has told of 4 partitions: there are 1"):
+    with pytest.raises(UnavailableError, match="no member has sent a table of 4 partitions: there are 1"):
         cluster.read_all(plans_of(cluster).scan_data(range(4), 4))
     assert cluster.rounds == []
     assert cluster.now >= LIMIT_S
@@ -92,5 +92,5 @@ def test_a_scan_by_a_newer_table_waits_for_it_and_not_for_ever() -> None:
 
 def test_partitions_of_another_cluster_are_refused() -> None:
     cluster = PlayedCluster(ABC)
-    with pytest.raises(UsageError, match="list them anew"):
+    with pytest.raises(UsageError, match="list them again"):
         cluster.read_all(plans_of(cluster).scan_data(range(2), 2))

@@ -95,8 +95,8 @@ ERRORS: list[tuple[ErrorCode, type[Exception], str]] = [
     (ErrorCode.INVALID, UsageError, "B says no; 12 entries were changed by then"),
     (ErrorCode.INDETERMINATE, IndeterminateWrite, "B says no; 12 entries were changed by then; the write was perhaps"),
     (ErrorCode.OWNERSHIP_LOST, IndeterminateWrite, "B says no; 12 entries were changed by then; the write was perhaps"),
-    (ErrorCode.UNAVAILABLE, IndeterminateWrite, "other parts of it may be done, but B says no"),
-    (ErrorCode.NOT_ENOUGH_MEMBERS, IndeterminateWrite, "other parts of it may be done, but B says no"),
+    (ErrorCode.UNAVAILABLE, IndeterminateWrite, "other parts of it were perhaps done, but B says no"),
+    (ErrorCode.NOT_ENOUGH_MEMBERS, IndeterminateWrite, "other parts of it were perhaps done, but B says no"),
 ]
 
 

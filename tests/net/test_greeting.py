@@ -200,7 +200,7 @@ def test_nothing_is_proved_to_another_member_than_the_one_that_was_dialled(sende
     one = connecting(to=OTHERS, sender=sender)
     assert (
         relay(one, accepting())
-        == "B:5701 was dialled, and 'A:5701' answered: whoever listens there passes connections on"
+        == "B:5701 was dialled, and 'A:5701' answered: the program that listens there passes connections on"
     )
     assert one.is_misled
 

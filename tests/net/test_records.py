@@ -97,7 +97,9 @@ def test_a_record_is_taken_once_and_in_its_place(order: list[int], together: boo
 
 
 def test_a_record_of_another_key_does_not_verify() -> None:
-    with pytest.raises(ProtocolError, match="record 0 of this connection does not verify: somebody on the way"):
+    with pytest.raises(
+        ProtocolError, match="record 0 of this connection does not verify: somebody between the two ends"
+    ):
         Opener(OTHER_KEY).feed(sealed()[0])
 
 

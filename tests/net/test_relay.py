@@ -101,7 +101,7 @@ def test_a_call_for_a_member_that_is_gone_is_given_up_at_a_stranger_that_names_a
             async with Relay(other.address, at=address) as relay:
                 stolen = await relay.one_over(receiver=identity)
                 assert [type(each).__name__ for each in stolen.said] == ["Hello", "Challenge"]
-                reason = f"{address} was dialled, and '{other.address}' answered: whoever listens there passes"
+                reason = f"{address} was dialled, and '{other.address}' answered: the program that listens there passes"
                 await until(
                     lambda: f"connections to {address}, the last because {reason}" in told(caplog), "it is told"
                 )

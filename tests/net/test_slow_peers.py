@@ -85,7 +85,7 @@ def test_clients_that_never_read_are_bounded_together_and_dropped(cluster: Clust
         assert memory_of(member.pid) < before + 160 * MIB
         assert grid.map("m")["served"] == 19
     log = member.log.read_text()
-    assert "connections of 127.0.0.1, the last because it read too little of what waits for it" in log
+    assert "connections of 127.0.0.1, the last because it read too few of the bytes that wait for it" in log
 
 
 def test_half_sent_messages_are_bounded_together_and_dropped(cluster: Cluster) -> None:
@@ -109,7 +109,7 @@ def test_half_sent_messages_are_bounded_together_and_dropped(cluster: Cluster) -
         assert memory_of(member.pid) < before + 120 * MIB
         grid.map("m").put("large", bytes(8 * MIB))
         assert len(grid.map("m")["large"]) == 8 * MIB
-    assert "the last because the rest of a message that it began did not come" in member.log.read_text()
+    assert "the last because the rest of a message did not arrive" in member.log.read_text()
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_who_is_dropped_is_counted_and_said(caplog: pytest.LogCaptureFixture) ->
         asyncio.run(run())
     said = [record.getMessage() for record in caplog.records]
     assert sum("dropped 1 connections of 127.0.0.1" in line for line in said) == 2, said
-    assert any("too much waits to be written: " in line and "the limit is 16777216" in line for line in said), said
+    assert any("too many bytes wait to be written: " in line and "the limit is 16777216" in line for line in said), said
 
 
 def _misbehave(address: str) -> tuple[RawPeer, RawPeer]:

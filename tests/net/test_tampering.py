@@ -173,7 +173,7 @@ def test_what_was_done_to_records_is_noticed(how: str, caplog: pytest.LogCapture
                 else:
                     assert (heard, stored) == ([], 0)
                 assert f"{member.address}: closing the connection of client/speaker: " in told(caplog)
-                assert "somebody on the way" in told(caplog)
+                assert "somebody between the two ends" in told(caplog)
 
     asyncio.run(run())
 

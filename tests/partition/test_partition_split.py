@@ -310,7 +310,7 @@ def test_a_scan_goes_on_behind_the_same_key_in_each_child() -> None:
         plan.note([m.PageReply(1, [], [], False)])
     assert plan.is_empty
     assert seen == [(0, 4, b"b"), (2, 4, b"b"), (1, 4, b""), (3, 4, b"")]
-    with pytest.raises(UsageError, match="list them anew"):
+    with pytest.raises(UsageError, match="list them again"):
         ScanPositions([0], 3).next(4, 1)
     assert ScanPositions([0], 8).are_newer_than(4)
     assert not ScanPositions([0], 4).are_newer_than(4)

@@ -59,7 +59,7 @@ def test_protected_maps_stop_where_they_lack_members() -> None:
     ]
     halves = search_for("AB", ("A", "B"), protections=protections)
     assert (
-        "both sides go on, each with a master of its own: A | B; protected maps stop on both sides: orders, audit*;"
+        "both sides continue, each with its own master: A | B; protected maps stop on both sides: orders, audit*;"
         in told(halves)
     )
     three = search_for("ABC", ("A", "B"), ("A", "C"), protections=protections)
@@ -79,10 +79,10 @@ def test_the_rule_that_breaks_a_tie_of_sides_is_said() -> None:
         told(search)
         return tell_meeting(search.given, [search.first_side(), *search.sides])
 
-    assert "A and B are a tie" in meeting(("A", "B"), members="AB")
+    assert "A and B are equal" in meeting(("A", "B"), members="AB")
     assert "the side of B: more members hold data there" in meeting(("A", "B"), ("A", "C"), members="ABC")
     with_lite = meeting(("A", "B"), ("A", "C"), members="ABC", lite="C")
-    assert "the side of B: as many members hold data there, and it has more members" in with_lite
+    assert "the side of B: the same number of members hold data there, and it has more members" in with_lite
     assert meeting(("B", "C"), members="ABC") == ""
 
 
@@ -91,7 +91,7 @@ def test_members_without_a_side_are_told_where_the_time_is_over() -> None:
     assert (search.undecided, search.is_over) == (["B", "C"], False)
     found = as_object(search.given, {"A": {"B", "C"}}, search, largest_sets(search, 1, 1))
     assert (found["is_full_cut"], found["undecided"], len(found["sides"])) == (True, ["B", "C"], 1)
-    assert "FULL CUT: at least 2 sides go on" in found["because"]
+    assert "FULL CUT: at least 2 sides continue" in found["because"]
     while not search.run(1):
         pass
     assert (search.undecided, search.is_over) == ([], True)

@@ -54,7 +54,7 @@ def test_a_seed_that_answers_with_garbage_is_told_once(caplog: pytest.LogCapture
             config = phalanx.Config(
                 port=0, cluster="test", seeds=(Address(f"{host}:{port}"),), join_attempts=3, join_timeout_ms=500
             )
-            with pytest.raises(phalanx.JoinFailed, match="is no member or client of Phalanx"):
+            with pytest.raises(phalanx.JoinFailed, match="is not a member or client of Phalanx"):
                 await phalanx.start_member(config)
 
     with caplog.at_level(logging.WARNING, "phalanx.member"):
@@ -67,11 +67,11 @@ def test_the_next_line_says_how_many_there_were(caplog: pytest.LogCaptureFixture
     overload = Overload(lambda: "10.0.0.1:5701", lambda: now_s)
     with caplog.at_level(logging.WARNING, "phalanx.member"):
         for _ in range(7):
-            overload.broke_protocol("of a stranger", "10.0.0.9", "no message")
+            overload.broke_protocol("of an unknown peer", "10.0.0.9", "no message")
         now_s += 60.0
-        overload.broke_protocol("of a stranger", "10.0.0.9", "too long")
+        overload.broke_protocol("of an unknown peer", "10.0.0.9", "too long")
     assert lines(caplog) == [
-        "10.0.0.1:5701: closing the connection of a stranger: no message",
-        "10.0.0.1:5701: closing the connection of a stranger (the last of 7 with 10.0.0.9): too long",
+        "10.0.0.1:5701: closing the connection of an unknown peer: no message",
+        "10.0.0.1:5701: closing the connection of an unknown peer (the last of 7 with 10.0.0.9): too long",
     ]
     assert overload.broken_frames.total == 8

@@ -90,7 +90,7 @@ def test_a_full_disk_is_told_once_and_what_waited_is_written_when_there_is_room(
         assert lines_of(tmp_path, A) == list(range(400))
     told = [record.getMessage() for record in caplog.records]
     assert sum(CANNOT in each for each in told) == 1
-    assert sum(CAN_AGAIN in each and "nothing is missing" in each for each in told) == 1
+    assert sum(CAN_AGAIN in each and "no event is missing" in each for each in told) == 1
 
 
 def test_a_folder_that_became_read_only_is_told_and_tried_again(

@@ -70,7 +70,7 @@ def test_a_client_does_not_get_the_last_descriptors(monkeypatch: pytest.MonkeyPa
     some = Places(0)
     assert some.refusal(31, 57) == ""
     assert "all 32 places for clients are taken" in some.refusal(32, 20)
-    assert "hardly a descriptor left" in some.refusal(3, 58)
+    assert "few descriptors left" in some.refusal(3, 58)
 
 
 class Stranger:

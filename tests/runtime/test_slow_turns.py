@@ -41,8 +41,8 @@ def test_it_is_told_now_and_then_and_always_counted(caplog: pytest.LogCaptureFix
         turns.note("A:1", TimePassed(), 0.1 + now, now)
     assert (turns.total, turns.longest_s) == (4, 0.1 + TELL_AGAIN_S)
     assert [record.getMessage() for record in caplog.records] == [
-        "A:1 was busy for 100 ms with one input and heard nobody meanwhile: TimePassed",
-        "A:1 was busy for 10100 ms with one input and heard nobody meanwhile: TimePassed (2 more since the last such line)",
+        "A:1 was busy for 100 ms with one input, and read no messages meanwhile: TimePassed",
+        "A:1 was busy for 10100 ms with one input, and read no messages meanwhile: TimePassed (2 more since the last such line)",
     ]
 
 

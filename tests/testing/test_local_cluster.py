@@ -113,7 +113,7 @@ def test_what_is_missing_is_said(cluster: LocalCluster) -> None:
     cut = Cuts()
     cut.add("A|B,C", str)
     assert why_not_whole(members, own, cut) == "A and B are cut off from each other, and in one view"
-    assert why_not_whole([], own, Cuts()) == "no member runs that does not hang"
+    assert why_not_whole([], own, Cuts()) == "all members that run hang"
 
 
 def test_who_is_cut_off_from_one_of_two_is_left_out_until_the_cut_ends(cluster: LocalCluster) -> None:
@@ -218,7 +218,7 @@ def test_what_is_missing_is_told(cluster: LocalCluster) -> None:
         cluster.until_whole(timeout=0.05)
     for each in "AB":
         cluster.hang(each)
-    with pytest.raises(phalanx.UnavailableError, match="no member runs that does not hang"):
+    with pytest.raises(phalanx.UnavailableError, match="all members that run hang"):
         cluster.until_whole(timeout=0.05)
 
 

@@ -371,7 +371,7 @@ def _number(name: str) -> Any:
         (Rounding, Rounding(x=1.23), "rows", r"`\.x` is 1\.23"),
         (bytes, bytearray(b"a"), "rows", "bytes"),
         (set[float], {1.5, float("nan")}, "rows", "nan"),
-        (Strict, Strict(pair=(1, 2)), "rows", r"is no Strict: .*pair;   Input should be a valid tuple"),
+        (Strict, Strict(pair=(1, 2)), "rows", r"is not of type Strict: .*pair;   Input should be a valid tuple"),
         (int, "\ud800", "rows", "surrogates not allowed"),
         (float, Decimal("sNaN"), "rows", "cannot convert signaling NaN to float"),
         (float, Decimal("0.1"), "rows", r"is Decimal\('0.1'\) .* as 0.1 \(float\)"),

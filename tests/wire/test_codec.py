@@ -188,5 +188,5 @@ def test_what_was_put_into_the_room_may_be_no_message() -> None:
     assert room is not None
     with pytest.raises(ProtocolError, match=f"{COPIED_BYTES + 1} bytes is not a message"):
         reader.filled(len(room))
-    with pytest.raises(ValueError, match="1 bytes cannot have been put"):
+    with pytest.raises(ValueError, match="1 bytes do not fit into the room"):
         reader.filled(1)

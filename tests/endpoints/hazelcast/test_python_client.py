@@ -239,7 +239,7 @@ def test_maps_are_listed_until_they_are_destroyed(client: Any) -> None:
 
 
 def test_maps_of_phalanx_itself_are_refused(client: Any) -> None:
-    with pytest.raises(HazelcastError, match="is Phalanx's own, and programs do not write into it"):
+    with pytest.raises(HazelcastError, match="belong to Phalanx, and programs cannot write into these maps"):
         client.get_map("phalanx.hazelcast.schemas")
     assert client.get_map("phalanx").blocking().put("k", 1) is None
 

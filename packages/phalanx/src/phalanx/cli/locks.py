@@ -38,7 +38,7 @@ END_S = 10.0
 
 Named = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lock; with --map a key of the map.")]
 OfMap = Annotated[str | None, typer.Option("--map", help="The lock is that of a key of this map.", show_default="none")]
-Permits = Annotated[int, typer.Option(help="It is a semaphore with so many permits.", show_default="a lock")]
+Permits = Annotated[int, typer.Option(help="It is a semaphore with this number of permits.", show_default="a lock")]
 
 
 def _lock_of(
@@ -87,7 +87,7 @@ def run(
     key_type: KeyOption = KeyType.STR,
     permits: Permits = 0,
     lease: Annotated[
-        float, typer.Option(help="The lock becomes free so many seconds after this process is gone.")
+        float, typer.Option(help="The lock becomes free this many seconds after this process has ended.")
     ] = LEASE_S,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the lock.")] = WAIT_S,
     cluster: ClusterName = "phalanx",

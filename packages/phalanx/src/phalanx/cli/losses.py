@@ -34,7 +34,7 @@ def acknowledge(at: str, cluster: str, what: str) -> None:
         lambda: find_master(at, cluster),
         cluster,
         lambda inquirer: inquirer.acknowledge_losses(ids, _operator()),
-        "it may be reported again: ask once more",
+        "it can be reported again until then: repeat the command",
     )
 
 

@@ -37,7 +37,7 @@ def where(
     name: Name,
     condition: Condition,
     at: At = DEFAULT_MEMBERS,
-    limit: Annotated[int, typer.Option(min=0, help="At most so many entries; 0: all.")] = USUAL_LIMIT,
+    limit: Annotated[int, typer.Option(min=0, help="The most entries to print; 0: all.")] = USUAL_LIMIT,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -86,7 +86,7 @@ async def _entries(entries: AsyncMap[Any, Any], condition: str) -> AsyncGenerato
             yield key_of(key), restored
 
 
-Sure = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Sure = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.command()
@@ -128,7 +128,7 @@ def _remove_all(entries: SyncMap[Any, Any], *, is_sure: bool) -> int:
         return 0
     what = f"all {counted(count, 'entry', 'entries')} of map {quoted(name)}"
     if not is_sure and not sys.stdin.isatty():
-        raise UsageError(f"{what} would be removed: give --yes")
+        raise UsageError(f"{what} would be removed: confirm this with --yes")
     if not is_sure:
         typer.confirm(f"Remove {what}?", abort=True, err=True)
     entries.clear()

@@ -78,7 +78,7 @@ def events(
         Begin, typer.Option("--from", help="Begin with the oldest event that is kept, or with the next one.")
     ] = Begin.OLDEST,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new events, until Ctrl-C.")] = False,
-    limit: Annotated[int, typer.Option(min=0, help="At most so many events; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="The most events to print; 0: all.")] = 0,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,

@@ -51,14 +51,16 @@ Pattern = Annotated[
 def settings(
     name: Annotated[
         str | None,
-        typer.Argument(help="Name of the map, or the beginning of names and *; without it: all that was set."),
+        typer.Argument(
+            help="Name of the map, or the beginning of names and *; without it: all that have settings of their own."
+        ),
     ] = None,
     at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show backups, protection, merge policy, bound, idle time, format of dicts, schema and journal of one map, or of all for which something was set."""
+    """Show backups, protection, merge policy, bound, idle time, format of dicts, schema and journal of one map, or of all that have settings of their own."""
     check_name(name)
     plan = ask_plan(at, cluster)
     found_settings = settings_of(plan, name)
@@ -204,13 +206,13 @@ VALUE_COMMANDS: Final = (
         ("protection", "merge_policy"),
     ),
     ValueCommand(
-        "max_entries", "entries", "At most so many entries; 0: any number.",
-        "Bound a map: each partition holds its share of so many entries, at least 1, and evicts entries if it has more.",
+        "max_entries", "entries", "The most entries; 0: any number.",
+        "Limit the entries of a map: each partition holds its share of them, at least 1, and evicts entries if it has more.",
         _BOUND,
     ),
     ValueCommand(
-        "max_bytes", "bytes", "At most so many bytes; 0: any number.",
-        "Bound the keys and values of a map: each partition holds its share of so many bytes, or 1 entry, and evicts entries if "
+        "max_bytes", "bytes", "The most bytes; 0: any number.",
+        "Limit the bytes of keys and values of a map: each partition holds its share of them, or 1 entry, and evicts entries if "
         "it has more.",
         _BOUND,
     ),
@@ -220,9 +222,9 @@ VALUE_COMMANDS: Final = (
         _BOUND,
     ),
     ValueCommand(
-        "max_idle_ms", "seconds", "Seconds without a read or write; 0: for ever.",
-        "Let entries that are stored from now on expire if nobody reads or writes them for so many seconds. Entries that are stored "
-         "with their own idle time keep it.",
+        "max_idle_ms", "seconds", "Seconds without a read or write; 0: entries do not expire.",
+        "Let entries that are stored from now on expire if nobody reads or writes them for this many seconds. Entries that are "
+         "stored with their own idle time keep it.",
          ("max_idle_ms",),
     ),
     ValueCommand(
@@ -276,11 +278,12 @@ def _print_settings(plan: MapPlan, name: str, fields: Sequence[str], *, json: bo
     )
     if "*" in name[:-1]:
         print(
-            f"for the map of exactly this name{' or beginning' if name.endswith('*') else ''}: only a * at the end stands for others"
+            f"this sets {'maps whose names begin exactly like this' if name.endswith('*') else 'the map with exactly this name'}: only a * at the "
+            f"end matches other names"
         )
     others = [each for each, _ in plan.maps if each != name and (name == "*" or matches(name, each))]
     if others:
-        print_line(f"set by themselves, and not changed: {', '.join(others)}")
+        print_line(f"not changed, because they have settings of their own: {', '.join(others)}")
 
 
 def check_name(name: str | None) -> None:
@@ -289,7 +292,7 @@ def check_name(name: str | None) -> None:
     Raises `UsageError`.
     """
     if name == "":
-        raise UsageError("the name of the map is empty: for all maps that nothing else is set for, give '*'")
+        raise UsageError("the name of the map is empty: for all maps without settings of their own, give '*'")
 
 
 def ask_plan(at: str, cluster: str) -> MapPlan:

@@ -114,9 +114,9 @@ def ttl(
     key: Key,
     at: At = DEFAULT_MEMBERS,
     seconds: Annotated[
-        float | None, typer.Option("--set", metavar="SECONDS", help="Let the entry expire so many seconds from now.")
+        float | None, typer.Option("--set", metavar="SECONDS", help="Let the entry expire this many seconds from now.")
     ] = None,
-    for_ever: Annotated[bool, typer.Option("--for-ever", help="Let the entry live for ever.")] = False,
+    for_ever: Annotated[bool, typer.Option("--for-ever", help="Let the entry never expire.")] = False,
     key_type: KeyOption = KeyType.STR,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,

@@ -114,7 +114,7 @@ def put(
         entries.put(wanted, stored, ttl)
         if elsewhere := find_elsewhere(entries, key, key_type):
             note(
-                f"stored for the {key_type.value} {as_cell(wanted)}; the map has other keys that are written alike: {elsewhere}"
+                f"stored for the {key_type.value} {as_cell(wanted)}; the map has other keys that look the same: {elsewhere}"
             )
     if json:
         print_json({"map": name, "key": wanted, "stored": True})
@@ -189,7 +189,7 @@ def size(
 def scan(
     name: Name,
     at: At = DEFAULT_MEMBERS,
-    limit: Annotated[int, typer.Option(min=0, help="At most so many entries; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="The most entries to print; 0: all.")] = 0,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,

@@ -5,7 +5,7 @@
 | 0 | it has left, or was told to stop before it had joined |
 | 1 | it could not be started, or joined no cluster: stderr says why |
 | 2 | the command line or the configuration is wrong |
-| 75 | it was told to leave, and its time to hand over was over before others had all that it held: what has no backup is lost |
+| 75 | it was told to leave, and its time to hand over ended before others had all its data: data without a backup is lost |
 | 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/process/failure.py`) |
 
 With `--processes` it is the greatest status of the members that were there in the end; 128 + N is that of one which signal N
@@ -24,6 +24,7 @@ from phalanx.cli.member_group import MemberGroup
 from phalanx.cli.member_line import MemberLine, line_fields
 from phalanx.cli.member_process import print_ready, serve
 from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.words import counted
 from phalanx.runtime.connections.connection_limits import raise_descriptor_limit
 from phalanx.runtime.process.event_loop import new_event_loop
 from phalanx.runtime.process.failure import ProcessEnd
@@ -76,10 +77,12 @@ def _run_group(line: MemberLine, settings: Config, flags: dict[str, Any]) -> int
     if ports[0] and ports[0] + count > 65_536:
         raise UsageError(f"--processes {count} with --port {ports[0]}: there are no ports beyond 65535")
     if 1 < len(ports) < count:
-        raise UsageError(f"--processes {count} with --port {settings.port}: these are {len(ports)} ports")
+        raise UsageError(
+            f"--processes {count} with --port {settings.port}: this range has {counted(len(ports), 'port')}"
+        )
     if len(settings.http_ports) and settings.http_ports != range(1) and len(settings.http_ports) < count:
         raise UsageError(
-            f"--processes {count} with http_port {settings.http_port}: give a range of as many ports, or 0 for any free ones"
+            f"--processes {count} with http_port {settings.http_port}: give a range of this many ports, or 0 for any free ones"
         )
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")

@@ -11,7 +11,7 @@ of its own, and since all are on one host, backups are kept on other hosts where
   once. A member in its own process group gets a signal from here only, so the terminal's Ctrl-C counts once.
 * **If this process is killed**, the members leave at once: their stdin ends.
 * **A member that ends** is started again after a pause, which doubles while it ends soon again. If one cannot be started
-  at all, the others hand over and leave: by then they may hold data of a cluster that was there before.
+  at all, the others hand over their data and leave: by then they can hold data of a cluster that was there before.
 * **stdout** of the members is passed on: functions of users print there, and a member hangs whose pipe is full.
 * **The service manager** hears from this process, the main one of its service, and not from the members.
 """
@@ -102,7 +102,7 @@ class MemberGroup:
                 if place.process is not None:
                     status = status or self._look_at(place, place.process)
             if status and not self._is_to_stop:
-                logger.error("a member of the group could not be started: the others hand over and leave")
+                logger.error("a member of the group could not be started: the others hand over their data and leave")
                 self._begin_stop()
             elif self._stdin_has_ended.is_set():
                 self._is_to_stop = True
@@ -159,7 +159,7 @@ class MemberGroup:
             )
         except OSError as error:
             # No process, no memory or no descriptor for it: the other members have theirs, and go on.
-            logger.error("the system starts no process for a member of the group: %s", error.strerror or error)
+            logger.error("cannot start a process for a member of the group: %s", error.strerror or error)
             self._pause(place)
             return 0 if place.has_ever_joined else FAILED
         place.process = process
@@ -206,14 +206,14 @@ class MemberGroup:
             print(line, flush=True)
         except OSError as error:
             self._stdout_is_read = False
-            logger.warning("nobody reads stdout, where members of the group print: %s", error)
+            logger.warning("cannot write to stdout, where members of the group print: %s", error)
             # What is left in the buffer would fail again when the interpreter ends, and change the exit status.
             os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
 
     def _wait_all(self) -> int:
         """Wait until all members have ended, which their own time limit for leaving bounds. Return the worst status."""
         tell_service_manager(
-            STOPPING, f"{counted(len(self._processes()), 'member')} of one command hand over and leave"
+            STOPPING, f"{counted(len(self._processes()), 'member')} of one command hand over their data and leave"
         )
         while any(process.is_running for process in self._processes()):
             for process in self._processes():

@@ -85,7 +85,8 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     join_attempts: Annotated[
-        int | None, MemberOption("Rounds over all seeds, of 5 s each, before the member gives up.", shown_default="5")
+        int | None,
+        MemberOption("How often to try all seeds, 5 s each time, before the member gives up.", shown_default="5"),
     ] = None
     cluster: Annotated[str | None, MemberOption("Name of the cluster.", shown_default="phalanx")] = None
     functions: Annotated[
@@ -115,7 +116,7 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
     weight: Annotated[
         float | None,
         MemberOption(
-            "How much data this member holds, in proportion to others.", setting="capacity_weight", shown_default="1.0"
+            "How much data this member holds, compared with the others.", setting="capacity_weight", shown_default="1.0"
         ),
     ] = None
     memory_limit: Annotated[

@@ -18,6 +18,7 @@ from phalanx.cli.log_lines import is_harmless
 from phalanx.cli.process_setup import collect_less_often
 from phalanx.cli.service_manager import READY, STOPPING, tell_service_manager
 from phalanx.common.ids import address_of
+from phalanx.common.words import counted
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.runtime.member import Member, start_member
 from phalanx.runtime.process.signals import STOP_SIGNALS, handle_signals
@@ -74,7 +75,7 @@ async def serve(
         await _first_of(leaving, stops.leave_now)
         telling.cancel()
         if not leaving.done():
-            logger.warning("%s leaves at once: %d replicas are not handed over; what has no backup is lost",
+            logger.warning("%s leaves at once: %d replicas are not handed over; data without a backup is lost",
                            running.address, running.replicas_held)  # fmt: skip
             await running.stop(drain=False)
         await leaving
@@ -103,8 +104,8 @@ def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseExcept
 def _what_became(held: int, left: int) -> str:
     """Say what became of the replicas that a member had when it began to leave."""
     if left:
-        return f"with it went {left} replicas that nobody took over"
-    return "others hold what it held" if held else "it held nothing"
+        return f"nobody took over {counted(left, 'replica')}, which went with it"
+    return "other members hold its data" if held else "it had no data"
 
 
 async def _tell_progress(running: Member) -> None:
@@ -122,7 +123,7 @@ async def _tell_progress(running: Member) -> None:
             has = f"still has {left} replicas" if left else "has nothing left"
             waits = "" if view.master == running.id else f"; waits for the master, {address_of(view.master)}"
             if missing := running.waits_for:
-                waits = f": it waits for {', '.join(missing)}, or another member, to take them over; what only it holds is lost otherwise"
+                waits = f": it waits for {', '.join(missing)}, or another member, to take them over; otherwise data that only it holds is lost"
             logger.warning("%s %s to hand over%s", running.address, has, to or waits)
         await asyncio.sleep(TELL_EVERY_S)
 
@@ -130,7 +131,7 @@ async def _tell_progress(running: Member) -> None:
 def _log_failure(telling: asyncio.Task[None]) -> None:
     """Log an error of a task that only informs people: it must not end the member."""
     if not telling.cancelled() and (error := telling.exception()) is not None:
-        logger.warning("what is left to hand over cannot be told: %r", error)
+        logger.warning("cannot report how many replicas are left to hand over: %r", error)
 
 
 class _Stops:
@@ -194,7 +195,7 @@ def print_ready(running: Member) -> None:
     try:
         print(json.dumps(ready), flush=True)
     except OSError as error:
-        logger.warning("nobody reads stdout, where this member was to say that it is ready: %s", error)
+        logger.warning("cannot print on stdout that this member is ready: %s", error)
 
 
 def _settle_gc() -> None:

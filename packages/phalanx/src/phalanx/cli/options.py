@@ -87,4 +87,4 @@ SecretFile = Annotated[
         callback=_use_secret_file,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="For machines: JSON on stdout, nothing else there.")]
+Json = Annotated[bool, typer.Option("--json", help="For programs: print JSON on stdout, and nothing else.")]

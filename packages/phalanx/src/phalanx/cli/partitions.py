@@ -52,7 +52,7 @@ def partitions(
             min=0,
             metavar="SECONDS",
             show_default="for ever",
-            help="With --until-whole: give up after so many seconds, with status 1.",
+            help="With --until-whole: give up after this many seconds, with status 1.",
         ),
     ] = None,
     set_count: Annotated[
@@ -130,7 +130,7 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
             out.print(f"{partition:>6}  ver {version:<4} {replicas}", soft_wrap=True)
     lacking = len(placement.lacking())
     if not partition_table.is_assigned:
-        out.print("Not assigned yet: they will be when somebody uses the data.")
+        out.print("Not assigned yet: the master assigns them when a caller first uses data.")
     elif not placement.view.data_members:
         out.print(Text("No member holds data: no partition has an owner.", style="red"))
     elif lacking:
@@ -138,4 +138,4 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
     else:
         out.print(f"Replicas of each: {placement.wanted_replicas} of {placement.backup_count + 1} configured.")
     if partition_table.is_assigned and not seen.is_whole:
-        out.print(Text.assemble((f"{in_one_line(seen)}.", "yellow"), " --watch shows how it goes on."))
+        out.print(Text.assemble((f"{in_one_line(seen)}.", "yellow"), " --watch shows the progress."))

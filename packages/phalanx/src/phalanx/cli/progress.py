@@ -92,7 +92,7 @@ def watch(
     tell: Callable[[Seen], None] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Look again and again, until all is whole if that is wanted. `tell`: what to do with each look instead of showing it.
+    """Look again and again, until all replicas are in place, if that is wanted. `tell`: what to do with each look instead of showing it.
 
     Raises `UnavailableError` if no member that was there at any time answers, or what is waited for has not come in time.
     """
@@ -136,7 +136,7 @@ def _looks(watched: Watched, until: Until | None, pause: Callable[[float], None]
 
 
 def _told_of_nobody(error: UnavailableError) -> str:
-    return f"nobody answers yet: {error}"
+    return f"no member answers yet: {error}"
 
 
 def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None, out: Console) -> None:
@@ -213,7 +213,7 @@ def _members(placement: Placement, migrations: MigrationsReply) -> Table:
         marks += ["leaves"] if member in leaving else []
         # While replicas move there is a newer table all the time.
         marks += (
-            ["has not got the table yet"] if member in migrations.without_table and not migrations.under_way else []
+            ["does not have the table yet"] if member in migrations.without_table and not migrations.under_way else []
         )
         sends, receives = busy.get(member, (0, 0))
         rows.add_row(address_of(member), str(owned), str(backups), str(sends), str(receives), ", ".join(marks))

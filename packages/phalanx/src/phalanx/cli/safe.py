@@ -39,7 +39,7 @@ def safe(
     secret_file: SecretFile = None,
     graceful: Annotated[bool, typer.Option("--graceful", help="Judge a stop with SIGTERM instead of a kill.")] = False,
     wait: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Wait at most so many seconds until it is safe.")
+        float, typer.Option(min=0, metavar="SECONDS", help="The most seconds to wait until it is safe.")
     ] = 0,
     json: Json = False,
 ) -> None:

@@ -30,4 +30,4 @@ def tell_service_manager(state: str, status: str = "") -> None:
             out.connect("\0" + path[1:] if path.startswith("@") else path)
             out.send(text.encode())
     except OSError as error:
-        logger.warning("the service manager at %s could not be told %s: %s", path, state, error)
+        logger.warning("cannot report to the service manager at %s: %s (%s)", path, error, state)

@@ -65,7 +65,7 @@ def top(
     at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
-    every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="Seconds between two looks.")] = 1.0,
+    every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="Seconds between two updates.")] = 1.0,
 ) -> None:
     """Show what `status` shows, and what members do, again and again, until Ctrl-C.
 

@@ -53,7 +53,7 @@ def change_lite(at: str, cluster: str, of: str, *, lite: bool) -> None:
         lambda: address,
         cluster,
         lambda inquirer: inquirer.change_lite(lite),
-        "it goes on waiting, and the opposite takes it back",
+        "the request stays, and takes effect as soon as it can; the opposite option cancels it",
     )
 
 
@@ -67,5 +67,5 @@ def divide(at: str, cluster: str, count: int) -> None:
         lambda: find_master(at, cluster),
         cluster,
         lambda inquirer: inquirer.change_partition_count(count),
-        "the master goes on waiting, ask again",
+        "the master still waits for migrations to end: repeat the command",
     )

@@ -59,13 +59,13 @@ def what_if(
     zone: Annotated[list[str] | None, typer.Option("--zone", metavar="NAME=A,B", help="Members of a zone.")] = None,
     backups: Annotated[
         int | None,
-        typer.Option(min=0, max=6, help="Assume 271 partitions with so many backups, to see what would be lost."),
+        typer.Option(min=0, max=6, help="Assume 271 partitions with this many backups, to see what would be lost."),
     ] = None,
     master: Annotated[
         str | None, typer.Option(metavar="A", help="The member that decides; by default the oldest.")
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=MOST_SETS, help="Show at most so many sides, and so many of the largest sets.")
+        int, typer.Option(min=1, max=MOST_SETS, help="The most sides, and the most of the largest sets, to show.")
     ] = 20,
     seconds: Annotated[float, typer.Option(min=0, help="How many seconds the search can take, as on a member.")] = 5.0,
     cluster: ClusterName = "phalanx",
@@ -172,7 +172,7 @@ def _show_data(given: Given, side: SurvivingSide, indent: str) -> None:
     """Say what becomes of the data on one side."""
     out = console()
     if not given.data_members(side.members):
-        out.print(Text(f"{indent}No member here holds data: nothing is served.", style="red"))
+        out.print(Text(f"{indent}No member here holds data: no map can be used.", style="red"))
     elif side.lost_partitions:
         lost = counted(side.lost_partitions, "partition would begin", "partitions would begin")
         out.print(Text(f"{indent}{lost} empty: all their replicas are on other members.", style="red"))

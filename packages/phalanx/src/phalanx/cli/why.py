@@ -163,9 +163,9 @@ def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Story
                 source.decisions.append(decision)
     if cluster not in names:
         others = ", ".join(map(repr, sorted(names))) or "none"
-        raise UsageError(f"{folder} holds nothing of cluster {cluster!r}; of these: {others}; see --cluster")
+        raise UsageError(f"{folder} has no events of cluster {cluster!r}; it has events of: {others}; see --cluster")
     if bad:
-        source.notes.append(f"{counted(bad, 'line is', 'lines are')} no event, and left out")
+        source.notes.append(f"{counted(bad, 'line is not an event and is', 'lines are not events and are')} left out")
     source.decisions.sort(key=lambda decision: decision.at_ms)
     return source
 

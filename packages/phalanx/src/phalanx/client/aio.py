@@ -215,7 +215,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             core.wants_assignment = True
             await self._wait_for(lambda: core.table is not None, self.call_timeout_s)
         if core.table is None:
-            why = core.no_owners or "no member told who owns the partitions"
+            why = core.no_owners or "no member has sent a table of the partitions"
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return core.table
 

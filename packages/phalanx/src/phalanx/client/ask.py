@@ -236,7 +236,7 @@ class Inquirer:
                 if opening is not None and self._wire is None:
                     opening.socket.close()
             raise ConnectError(
-                f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or be no member of Phalanx"
+                f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or it is not a member of Phalanx"
             )
         return self._wire
 

@@ -124,7 +124,7 @@ class StagedAttempt:
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
         """Stage rows like `put_rows`; the caller has packed them (`codec.rows`) by partition (of `of` partitions)."""
         if ttl_ms < 0:
-            raise UsageError(f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
+            raise UsageError(f"ttl_ms is {ttl_ms}: give 0 (no limit) or more")
         self._put(parts, of, ttl_ms)
 
     def delete_keys(self, keys: list[bytes]) -> None:
@@ -270,7 +270,7 @@ class Staging:
         may_be_applied = False
         lost: Lost = ()
         while True:
-            reply = ErrorReply(0, ErrorCode.UNAVAILABLE, "no member told who the master is")
+            reply = ErrorReply(0, ErrorCode.UNAVAILABLE, "no member has said who the master is")
             try:
                 view = client.members(limit).view
             except UnavailableError as error:

@@ -171,7 +171,7 @@ class Client(NeedsPlainWith, BlockingFacade):
             return table
         with self._lanes.lane() as lane:
             lane.wait_table()
-            table, why = lane.core.table, lane.core.no_owners or "no member told who owns the partitions"
+            table, why = lane.core.table, lane.core.no_owners or "no member has sent a table of the partitions"
         if table is None:
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return table

@@ -87,7 +87,7 @@ def packed_of(data: bytes, what: str) -> bytes:
         return packed
     if data[:4] not in _LONG and len(data) > MAX_SHOWN_BYTES:
         raise TooMuch(
-            f"{what} has {len(data):,} bytes: of its type, at most {MAX_SHOWN_BYTES:,} are put into lists and dicts"
+            f"{what} has {len(data):,} bytes: a value of its type can have at most {MAX_SHOWN_BYTES:,} in lists and dicts"
         )
     packed = messagepack.pack(from_data(data))
     _check_size(packed, what)

@@ -100,7 +100,7 @@ def _checked(value: Any, depth: int) -> Any:
     if kind is int:
         if value.bit_length() > MAX_JSON_BITS:
             raise Refusal(
-                "an int of more than 4,300 digits is read by no JSON reader of Python; store it as text, or in a list of parts"
+                "an int of more than 4,300 digits cannot be read by JSON readers of Python; store it as text, or in a list of parts"
             )
         return value
     if kind is str:
@@ -110,7 +110,7 @@ def _checked(value: Any, depth: int) -> Any:
             raise Refusal(f"{value} is not a number of JSON; use None, or leave it out")
         return value
     if depth >= MAX_DEPTH:
-        raise Refusal(f"{TOO_DEEP}; does the value hold itself? Store a flatter one")
+        raise Refusal(f"{TOO_DEEP}; does the value contain itself? Store one with fewer levels")
     if kind is dict:
         checked = {_name(name): _part(part, f"[{name!r}]", depth) for name, part in value.items()}
         if len(checked) != len(value):

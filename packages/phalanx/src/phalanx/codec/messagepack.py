@@ -329,7 +329,7 @@ def _map_header(length: int) -> bytes:
 
 def _check_depth(depth: int) -> None:
     if depth >= MAX_DEPTH:
-        raise Refusal(f"{TOO_DEEP}; does the value hold itself? Store a flatter one")
+        raise Refusal(f"{TOO_DEEP}; does the value contain itself? Store one with fewer levels")
 
 
 def _same(value: object, depth: int, exact: bool) -> object:
@@ -361,7 +361,7 @@ def _datetime(value: dt.datetime, depth: int, exact: bool) -> Ext:
 
 def _time(value: dt.time, depth: int, exact: bool) -> Ext:
     if value.tzinfo is not None:
-        raise Refusal("time with a zone has no moment in UTC; use a datetime, or value.replace(tzinfo=None)")
+        raise Refusal("time with a zone is not a moment in UTC; use a datetime, or value.replace(tzinfo=None)")
     return _microseconds(EXT_TIME, (dt.datetime.combine(_EPOCH, value) - _EPOCH) // _MICROSECOND)
 
 

@@ -336,7 +336,7 @@ _KEY_SCALARS: Final = frozenset(
 def _key(key: object) -> object:
     """Return the key in the form that is serialised."""
     if key is None:
-        raise Refusal("None cannot be a key; leave such entries out, or choose a value that stands for it")
+        raise Refusal("None cannot be a key; leave such entries out, or choose another value for them")
     if not isinstance(key, tuple | list):
         return _key_scalar(key)
     parts: list[object] = []

@@ -280,7 +280,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def warnings(self) -> list[str]:
         """Return warnings about settings that work but are hardly intended."""
         found = [
-            f"{name}: nobody needs to set it; it follows from others, and is {what} if it is left out"
+            f"{name}: you do not need to set it: without it, it is {what}"
             for name, what in FOLLOWING.items()
             if getattr(self, name)
         ]

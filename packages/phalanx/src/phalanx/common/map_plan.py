@@ -184,7 +184,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if name not in named and len(named) >= MAX_NAMED_SETTINGS:
             raise UsageError(
                 f"settings are set for {len(named)} names, and {name!r} would be one more than {MAX_NAMED_SETTINGS}: they are in "
-                f"every partition table; give maps with the same settings names that begin alike, and set it for 'begin*'"
+                f"every partition table; give maps with the same settings names with the same beginning, and set it for 'begin*'"
             )
         self._check_room(name, change.schema or "")
         return self._with(name, change)

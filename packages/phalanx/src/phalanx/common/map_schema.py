@@ -64,7 +64,9 @@ class DecimalType(_Type, tag="decimal", frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.precision <= MAX_DIGITS or not 0 <= self.scale <= self.precision:
-            raise ValueError(f"decimal({self.precision},{self.scale}) has no such digits")
+            raise ValueError(
+                f"decimal({self.precision},{self.scale}): the precision is at most {MAX_DIGITS}, and the scale at most the precision"
+            )
 
 
 class TextType(_Type, tag="utf8", frozen=True):
@@ -186,7 +188,9 @@ def _check_columns(columns: tuple[Column, ...], where: str, depth: int) -> None:
             raise UsageError(f"schema: {quoted(path)} is more than {MAX_SCHEMA_DEPTH} types deep")
         kind, count = type(column.type), len(column.children)
         if kind is not StructType and count != _CHILDREN.get(kind, 0):
-            raise UsageError(f"schema: {quoted(path)} has {count} types within it, which {kind.__name__} has not")
+            raise UsageError(
+                f"schema: {quoted(path)} has {count} inner types, and {kind.__name__} has another number of them"
+            )
         if kind is MapType and not (
             isinstance(column.children[0].type, StructType) and len(column.children[0].children) == 2
         ):

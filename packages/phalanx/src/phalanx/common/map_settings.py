@@ -288,4 +288,4 @@ def _check_journal(name: str, journal: JournalSettings) -> None:
     if not 0 <= journal.capacity <= MAX_JOURNAL_EVENTS:
         raise UsageError(f"journal capacity: {journal.capacity} is not between 0 (off) and {MAX_JOURNAL_EVENTS} events")
     if journal.max_bytes <= 0:
-        raise UsageError(f"journal max_bytes: {journal.max_bytes} keeps no event: give more than 0")
+        raise UsageError(f"journal max_bytes: {journal.max_bytes} has no room for an event: give more than 0")

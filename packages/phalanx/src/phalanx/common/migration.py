@@ -69,7 +69,7 @@ def apply_migration(replicas: Sequence[M | None], migration: Migration[M]) -> li
     """
     source, destination = migration.source, migration.destination
     if not _follows_its_kind(migration):
-        raise UsageError(f"no {migration.kind} goes like this: {migration}")
+        raise UsageError(f"the members and indexes do not fit a {migration.kind}: {migration}")
     result = list(replicas)
     for member, index in (
         (source, migration.source_current_index),

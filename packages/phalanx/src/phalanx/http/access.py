@@ -81,7 +81,7 @@ class Access:
             host = _host_in(headers.get("host", "").lower())
             if is_loopback(host) or host in self._hosts:
                 return None
-            return PlainTextResponse("ask for this host by an address of its own\n", 421)
+            return PlainTextResponse("use a known name or address of this host in the URL\n", 421)
         if hmac.compare_digest(_token_in(headers.get("authorization", "")), self._token):
             return None
         said = 'Basic realm="phalanx", charset="UTF-8"'

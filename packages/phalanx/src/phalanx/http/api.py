@@ -97,8 +97,10 @@ def _questions(asked: Asked) -> Iterator[Question]:
     yield alike("maps", "The maps that have entries, with their sizes and settings.", answers.Maps, asked.maps)
     yield alike("losses", "What the cluster has lost and nobody has acknowledged.", answers.Losses, asked.losses)
     yield alike("safety", "Whether this member may be stopped now, and why not.", answers.Safety, asked.safety)
-    of_map = Parameter("map", "Name of the map, or a beginning of names with * behind it; left out: all that was set.")
-    said = "The settings of one map, or of all for which something was set."
+    of_map = Parameter(
+        "map", "Name of the map, or the beginning of names and *; without it: all that have settings of their own."
+    )
+    said = "The settings of one map, or of all that have settings of their own."
     yield Question(Shape("/api/settings", said, (answers.Settings,), (of_map,)), asked.settings)
     said = "A member: host:port, an identity, the beginning of an incarnation. Or a partition's number."
     subject = Parameter("subject", said, required=True)
@@ -112,7 +114,7 @@ def _questions(asked: Asked) -> Iterator[Question]:
         Parameter("name", "Its name; with map a key of the map.", required=True),
         Parameter("map", "The map of whose key it is the lock."),
         Parameter("key_type", "The type of the key; str by default.", kind=KeyType),
-        Parameter("permits", "It is a semaphore, which so many hold at a time.", kind=int),
+        Parameter("permits", "It is a semaphore, and this is the number of its permits.", kind=int),
     )
     yield Question(
         Shape("/api/lock", "Who holds a lock, and how many wait.", (answers.LockStateAnswer,), parameters), asked.lock
@@ -160,5 +162,8 @@ async def _answered(shared: SharedAnswer) -> Response:
 
 def _failure(error: PhalanxError | TimeoutError) -> Response:
     status = 400 if isinstance(error, UsageError) else 404 if isinstance(error, UnknownSubject) else 503
-    said = str(error) or f"not answered within {ANSWER_WITHIN_S:g} s: a member that is needed hangs, or many ask"
+    said = (
+        str(error)
+        or f"not answered within {ANSWER_WITHIN_S:g} s: a member that is needed hangs, or there are many requests"
+    )
     return Response(msgspec.json.encode({"error": said}) + b"\n", status, media_type="application/json")

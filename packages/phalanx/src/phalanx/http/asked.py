@@ -88,10 +88,10 @@ class Asked:
         return safety.as_object(found, own)
 
     async def settings(self, query: Query) -> dict[str, Any]:
-        """Return the settings of one map, or of all for which something was set. Raises `UsageError`."""
+        """Return the settings of one map, or of all that have settings of their own. Raises `UsageError`."""
         name = _only(query, "map")
         if name == "":
-            raise UsageError("the name of the map is empty: for all maps that nothing else is set for, give '*'")
+            raise UsageError("the name of the map is empty: for all maps without settings of their own, give '*'")
         plan: MapPlan = (await self._questions.placement()).table.maps
         return {each: maps.settings_as_object(found) for each, found in maps.settings_of(plan, name).items()}
 
@@ -118,7 +118,7 @@ class Asked:
         name, map_name = _only(query, "name") or "", _only(query, "map")
         kind, permits = _only(query, "key_type") or KeyType.STR.value, _only(query, "permits") or "0"
         if kind not in list(KeyType):
-            raise UsageError(f"key_type: {kind!r} is none; give one of {', '.join(KeyType)}")
+            raise UsageError(f"key_type: {kind!r} is not a type of keys; give one of {', '.join(KeyType)}")
         if not (permits.isascii() and permits.isdecimal() and len(permits) <= 9):
             raise UsageError(f"permits: {permits!r} is not a number")
         found = self._find_lock(to_key(name, KeyType(kind)), map_name, int(permits))

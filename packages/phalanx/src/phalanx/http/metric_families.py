@@ -249,7 +249,7 @@ def about_this(member: ServedMember) -> Iterator[Metric]:
     yield InfoMetricFamily("phalanx_member", "This member.", value=labels)
     yield _gauge("phalanx_ready", "1 if callers may be sent here.", not why_not_ready(member))
     yield _gauge("phalanx_leaving", "1 if this member was asked to leave.", member.is_leaving)
-    said = "1 while the event log cannot be written: events wait, and are lost when too many do."
+    said = "1 while the event log cannot be written: events wait, and are lost if too many wait."
     yield _gauge("phalanx_event_log_failing", said, bool(member.event_log_problem))
     memory = node.grid.memory
     yield _gauge("phalanx_memory_used_bytes", "Memory in use, as the limit counts it.", max(memory.used, 0))

@@ -82,7 +82,7 @@ class SharedGrid:
         except ClientClosed as error:
             if not self._is_end_logged:
                 self._is_end_logged = True
-                logger.warning("the cache has no grid any more: %s", error)
+                logger.warning("the cache no longer has a grid: %s", error)
             raise
         except NOT_ANSWERED as error:
             self._failed(error, retry_after_s)

@@ -237,7 +237,7 @@ class AsyncMapCalls(PublicNames, Generic[K, V]):
         return bool(await self._update(key, "touch", [], lives_ms, idle_ms))
 
     async def persist(self, key: K) -> bool:
-        """Let the entry live for ever. Return whether there is one."""
+        """Remove the entry's time to live, so that it never expires. Return whether there is one."""
         return bool(await self._update(key, "touch", [], FOR_EVER, FOR_EVER))
 
     async def time_to_live(self, key: K) -> float | None:

@@ -41,7 +41,7 @@ def read_again(
             else:
                 stored = yield from _fetch_all(plans)
         except PhalanxError as failure:
-            why = f"cannot be fetched now ({failure}); what was called is done, so only read again"
+            why = f"cannot be fetched now ({failure}); the call itself was carried out, so only read again"
             raise UnknownSchema(lacking, f"{where}the schema {lacking} of a Compact object {why}") from failure
         found = _register(stored, lacking)
         if lacking not in found:

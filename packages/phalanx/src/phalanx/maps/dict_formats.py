@@ -14,7 +14,7 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import DictFormat
 from phalanx.common.words import quoted
 
-NO_SETTINGS = "no member has told the settings of the map yet: nothing was changed"
+NO_SETTINGS = "no member has sent the settings of the map yet: nothing was changed"
 ARGUMENTS = (DictFormat.ROWS.value, DictFormat.JSON.value)
 
 

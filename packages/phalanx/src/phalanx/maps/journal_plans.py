@@ -38,7 +38,7 @@ class JournalPlans(Plans):
         replies = yield from self._ask({p: Position(lineages.get(p, 0), 0) for p in partitions}, 0, limit)
         while unknown := [p for p, reply in replies.items() if reply.end < 0 and p not in lineages]:
             if limit.is_over:
-                text = f"partition {unknown[0]} of map {self._name!r} has a new owner, whose backups get copies still"
+                text = f"partition {unknown[0]} of map {self._name!r} has a new owner, whose backups do not have all copies yet"
                 raise UnavailableError(f"journal: {text}; nothing was changed, calling again is safe")
             yield Pause(PAUSE_S)
             replies |= yield from self._ask(dict.fromkeys(unknown, Position(0, 0)), 0, limit)

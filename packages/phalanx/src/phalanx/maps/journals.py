@@ -82,15 +82,17 @@ def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) ->
     where = f"partition {partition} of map {map_name!r}"
     mend = "read the map as it is now, and the journal from the position that it has now (bounds)"
     if at.lineage and reply.known_to < 0:
-        text = f"the journal of {where} is not the one of which event {at.sequence} was the next: it began anew, or another"
+        text = f"the position before event {at.sequence} of {where} belongs to another journal: this one began again, or another"
         raise JournalLineageChanged(partition, None, f"{text} side of a cut wrote it; {mend}")
     if at.sequence > reply.known_to:
         void = at.sequence - reply.known_to
-        text = f"{void} events before event {at.sequence} of {where} were read and did not last: their side of a cut, or all"
-        raise JournalLineageChanged(partition, void, f"{text} who held them, are gone; {mend}")
+        text = (
+            f"{void} events before event {at.sequence} of {where} were read, and are lost: their side of a cut, or all"
+        )
+        raise JournalLineageChanged(partition, void, f"{text} members that held them, are gone; {mend}")
     if at.sequence < reply.oldest:
         missed = reply.oldest - at.sequence
-        text = f"{missed} events of {where} from event {at.sequence} on are not kept any more: the reader is too late"
+        text = f"{missed} events of {where} from event {at.sequence} on are no longer kept: the reader is too late"
         raise JournalOverrun(partition, missed, f"{text}; {mend}, and give the journal a greater capacity")
     events = [
         JournalEvent(KINDS[kind], key, value, old, stamp, reply.sequence + index)

@@ -107,7 +107,7 @@ def to_wait_s(wait: Duration | None) -> float | None:
     """Return the seconds to wait; None: without end. Raises `UsageError`."""
     if wait is None:
         return None
-    bounds = f"0 to answer at once and at most {MAX_WAIT_S} (a year), or None to wait without end"
+    bounds = f"0 to answer at once and at most {MAX_WAIT_S} (a year), or None to wait without a limit"
     return to_seconds("wait", wait, bounds, at_most=MAX_WAIT_S, may_be_zero=True)
 
 
@@ -275,7 +275,7 @@ def acquire_plan(
             reply = expect(answer, LockReply, f"acquire {terms.name}")
         except IndeterminateWrite as error:
             if not is_closed():
-                raise UnavailableError(f"{error}; it is not held: what was granted ends with its lease") from error
+                raise UnavailableError(f"{error}; it is not held: if it was granted, it ends with its lease") from error
             # 1. `close` sends a release for the holder that waits. 2. It closes the connection before the owner's answer is read.
         if is_closed():
             raise ClientClosed(f"acquire {terms.name}: the client was closed meanwhile; it is not held")
@@ -375,7 +375,7 @@ def lost(terms: LockTerms) -> LockLost:
     """Return the error of a holder that held a lock no longer than its lease."""
     text = f"{terms.name} is not held any more: it was not renewed within its lease of {terms.lease_ms / 1000:g} s"
     return LockLost(
-        f"{text}, or another side's holder stayed when two sides of a cut merged; others may hold it by now"
+        f"{text}, or another side's holder stayed when two sides of a cut merged; others can hold it by now"
     )
 
 

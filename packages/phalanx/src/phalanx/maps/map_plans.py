@@ -191,7 +191,7 @@ class MapPlans(Plans):
         while not scan.is_empty:
             count = call.table.partition_count
             if scan.are_newer_than(count):
-                text = f"no member has told of {scan.of} partitions: there are {count}"
+                text = f"no member has sent a table of {scan.of} partitions: there are {count}"
                 yield from call.find_newer_table(ErrorReply(0, ErrorCode.UNAVAILABLE, text))
                 continue
             asked = []

@@ -185,14 +185,14 @@ def in_parentheses(method: M) -> M:
     def checked(self: Any, *mistaken: object, **named: Any) -> Any:
         if mistaken and not callable(mistaken[0]):
             raise UsageError(
-                f"{method.__name__}({quoted(mistaken[0])}): give its arguments by name, as in @{method.__name__}(ttl=60), where ttl says for "
-                f"how many seconds a result is new"
+                f"{method.__name__}({quoted(mistaken[0])}): give its arguments by name, as in @{method.__name__}(ttl=60), where ttl is the "
+                f"number of seconds for which a result is used"
             )
         if mistaken:
             function = getattr(mistaken[0], "__qualname__", None) or quoted(mistaken[0])
             raise UsageError(
-                f"@{method.__name__} above {function} has no parentheses: write @{method.__name__}(ttl=60), where ttl says for how many "
-                f"seconds a result is new"
+                f"@{method.__name__} above {function} has no parentheses: write @{method.__name__}(ttl=60), where ttl is the number "
+                f"of seconds for which a result is used"
             )
         return method(self, **named)
 

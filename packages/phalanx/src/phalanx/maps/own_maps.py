@@ -65,5 +65,5 @@ def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _not_yours(name: str) -> UsageError:
     return UsageError(
-        f"map {quoted(name)}: what begins with {OURS!r} is Phalanx's own, and programs do not write into it; give your map another name"
+        f"map {quoted(name)}: names that begin with {OURS!r} belong to Phalanx, and programs cannot write into these maps; give your map another name"
     )

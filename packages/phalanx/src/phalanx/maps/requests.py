@@ -53,7 +53,7 @@ R = TypeVar("R")
 
 def ttl_to_ms(ttl: Duration | None) -> Millis:
     """Convert a time to live to milliseconds; None (no expiry) to 0. Raises `UsageError`."""
-    return 0 if ttl is None else to_millis("ttl", ttl, "more than 0 and at most ten years, or None for ever")
+    return 0 if ttl is None else to_millis("ttl", ttl, "more than 0 and at most ten years, or None for no limit")
 
 
 def idle_to_ms(max_idle: Duration | None) -> Millis:
@@ -66,7 +66,9 @@ def check_map_name(name: object) -> str:
     if isinstance(name, HiddenName | OwnName):
         return str(name)
     if isinstance(name, str) and is_hidden(name):
-        raise UsageError(f"{quoted(name)} cannot name a map: what begins with {HIDDEN!r} names what jobs have staged")
+        raise UsageError(
+            f"{quoted(name)} cannot name a map: names that begin with {HIDDEN!r} are those of data that jobs have staged"
+        )
     if not isinstance(name, str) or not name or len(name) > MAX_MAP_NAME_LENGTH:
         raise UsageError(f"{quoted(name)} cannot name a map: give a text of 1 to {MAX_MAP_NAME_LENGTH} characters")
     return check_text(name, "map name")
@@ -128,7 +130,7 @@ def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[
     if not may_be_applied or NOT_DONE.isdisjoint(codes):
         return replies, may_be_applied
     changed = [
-        ErrorReply(reply.id, ErrorCode.INDETERMINATE, f"other parts of it may be done, but {reply.text}")
+        ErrorReply(reply.id, ErrorCode.INDETERMINATE, f"other parts of it were perhaps done, but {reply.text}")
         if code in NOT_DONE
         else reply
         for reply, code in zip(replies, codes, strict=True)

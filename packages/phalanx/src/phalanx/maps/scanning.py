@@ -61,7 +61,7 @@ class Scan(Generic[R]):
         while True:
             count = call.table.partition_count
             if self._positions.are_newer_than(count):
-                text = f"no member has told of {self._positions.of} partitions: there are {count}"
+                text = f"no member has sent a table of {self._positions.of} partitions: there are {count}"
                 refusal = ErrorReply(0, ErrorCode.UNAVAILABLE, text)
             else:
                 positions = self._positions.next(count, self._at_once)
@@ -120,7 +120,7 @@ class ScanPositions:
         if self.of != partition_count:
             if partition_count % self.of:
                 raise UsageError(
-                    f"partitions of {self.of} cannot be read from a cluster of {partition_count}: list them anew"
+                    f"partitions of {self.of} cannot be read from a cluster of {partition_count}: list them again"
                 )
             of, self.of = self.of, partition_count
             self._left = deque((c, after) for p, after in self._left for c in children_of(p, partition_count, of))

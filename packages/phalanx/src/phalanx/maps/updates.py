@@ -146,7 +146,7 @@ def new_lives_ms(ttl: Duration | None, max_idle: Duration | None) -> tuple[int |
     """Return the milliseconds of the time to live and of the idle time that `touch` is given; None: as it was. Raises
     `UsageError` unless one is given."""
     if ttl is None and max_idle is None:
-        raise UsageError("ttl is None: give seconds, or max_idle, or let the entry live for ever with persist()")
+        raise UsageError("ttl is None: give seconds, or max_idle, or make the entry never expire with persist()")
     return kept_or_ms(ttl), KEPT if max_idle is None else idle_to_ms(max_idle)
 
 

@@ -88,7 +88,7 @@ class _Parser:
         while place < ends:
             token = _TOKEN.match(text, place)
             if token is None:
-                self._refuse(len(text) - len(text[place:].lstrip()), "this means nothing here")
+                self._refuse(len(text) - len(text[place:].lstrip()), "this is not expected here")
             kind = str(token.lastgroup)
             self._tokens.append((kind, token[kind], token.start(kind) - (kind in ("text", "name"))))
             place = token.end()

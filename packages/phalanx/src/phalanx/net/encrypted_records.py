@@ -118,7 +118,7 @@ class Opener:
             if length > MAX_BODY_BYTES:
                 raise ProtocolError(
                     f"a record of {length} bytes is announced, and none has more than {MAX_BODY_BYTES}: it is not the "
-                    f"peer's; somebody on the way has changed or inserted it"
+                    f"peer's; somebody between the two ends has changed or inserted it"
                 )
             stop = start + HEADER_BYTES + length
             if stop > end:
@@ -140,7 +140,7 @@ class Opener:
 
     def _forged(self) -> ProtocolError:
         return ProtocolError(
-            f"record {self._number} of this connection does not verify: somebody on the way has changed, inserted, repeated "
+            f"record {self._number} of this connection does not verify: somebody between the two ends has changed, inserted, repeated "
             f"or left out something"
         )
 

@@ -33,9 +33,9 @@ MAX_TICK_MS = 1000
 class Drop(enum.Enum):
     """Why a connection was dropped."""
 
-    SLOW_READER = "it read too little of what waits for it"
-    SLOW_SENDER = "the rest of a message that it began did not come"
-    FULL = "too much waits to be written"
+    SLOW_READER = "it read too few of the bytes that wait for it"
+    SLOW_SENDER = "the rest of a message did not arrive"
+    FULL = "too many bytes wait to be written"
 
 
 class Limits(NamedTuple):
@@ -227,11 +227,13 @@ class Flow(Generic[C]):
             self.backlogs.note(connection, backlog)
             if not pace.is_kept(connection.written - backlog, backlog, self._now, limit_ms):
                 self._drop(
-                    connection, Drop.SLOW_READER, f"{backlog} bytes wait for it; within {limit_ms} ms too few left"
+                    connection,
+                    Drop.SLOW_READER,
+                    f"{backlog} bytes wait for it, and it read too few of them within {limit_ms} ms",
                 )
         for connection, part in list(self._parts.items()):
             if connection in self._parts and self._judge_sender(connection, part):
-                text = f"{connection.part_bytes} of {part.length} bytes came; within {limit_ms} ms too few more did"
+                text = f"{connection.part_bytes} of {part.length} bytes arrived, and too few of the others within {limit_ms} ms"
                 self._drop(connection, Drop.SLOW_SENDER, text)
         if self._writing or self._parts:
             self._arm()

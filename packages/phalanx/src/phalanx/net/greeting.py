@@ -182,7 +182,7 @@ def _not_meant(hello: Hello, this: MemberId) -> str:
     found = f" (found at {hello.reached})" if hello.reached not in ("", normalise(dialled)) else ""
     return (
         f"{dialled}{found} was dialled, and the connection came to {address_of(this)}, which is not known under that address: "
-        f"whoever listens there passes connections on. If that is meant to be (a mapped port of a container, a virtual "
+        f"the program that listens there passes connections on. If this is intended (a mapped port of a container, a virtual "
         f"address, a tunnel), start {address_of(this)} with --also-known-as {dialled} (setting also_known_as)"
     )
 
@@ -270,7 +270,7 @@ class Connecting:
             self.is_misled = self._is_elsewhere(named)
             self._weigh(challenge)
             if self.is_misled:
-                return f"{dialled} was dialled, and {_shown(address_of(named))!r} answered: whoever listens there passes connections on"
+                return f"{dialled} was dialled, and {_shown(address_of(named))!r} answered: the program that listens there passes connections on"
             return f"another incarnation of the member listens at {dialled} now"
         if named == self.hello.sender:
             self.is_itself = True

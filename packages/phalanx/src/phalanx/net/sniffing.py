@@ -99,4 +99,4 @@ def refusal_of(spoken: Spoken, served: tuple[str, ...]) -> tuple[str, bytes]:
             f"it speaks the protocol of Hazelcast's clients, and {at_all}: start the member with --serve hazelcast",
             b"",
         )
-    return "its first bytes are of no protocol that is known here", b""
+    return "its first bytes belong to no protocol that this member knows", b""

@@ -47,11 +47,11 @@ def in_words(loss: Loss, now_ms: int) -> str:
     match loss.kind:
         case LossKind.EMPTY:
             held = "It is not known whether these partitions had data."
-            said = f"{partitions} of {loss.of} began empty ({which}), because only these members held them, and they went: {gone}. {held}"
+            said = f"{partitions} of {loss.of} began empty ({which}), because only these members held them, and they are gone: {gone}. {held}"
         case LossKind.BEHIND:
             said = (
                 f"{partitions} of {loss.of} continue with replicas that perhaps lack acknowledged writes ({which}): for "
-                f"some map they confirm no writes, or have no entries. These members went: {gone}."
+                f"some map they confirm no writes, or have no entries. These members are gone: {gone}."
             )
         case LossKind.KEPT:
             entries = counted(loss.entries, "entry", "entries")
@@ -74,7 +74,7 @@ def _returned(loss: Loss) -> list[str]:
 def away_in_words(away: Away, now_ms: int) -> str:
     how = f" ({away.how})" if away.how else ""
     return (
-        f"{address_of(away.member)} was removed {ago(now_ms - away.at_ms)}{how}, and is perhaps still alive, with data that no other "
+        f"{address_of(away.member)} was removed {ago(now_ms - away.at_ms)}{how}, and perhaps still runs, with data that no other "
         f"member has: it has not come back yet."
     )
 

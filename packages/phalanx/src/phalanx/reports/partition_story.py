@@ -141,9 +141,9 @@ class PartitionStory:
                 return f"orders a {_ends(fields)}; {sends} (partition version {fields['partition_version']})"
             case "MigrationCopied":
                 entries = int(decision.fields["entries"])
-                return f"{fields['destination']} has everything: {counted(entries, 'entry', 'entries')} in {fields['took_ms']} ms"
+                return f"{fields['destination']} has all data: {counted(entries, 'entry', 'entries')} in {fields['took_ms']} ms"
             case "PartitionSealed":
-                return f"answers nothing about it until it knows whether {fields['destination']} is the owner now"
+                return f"does not serve it until it knows whether {fields['destination']} is the owner now"
             case "MigrationCommitted":
                 return f"commits the {_ends(fields)}, after {fields['took_ms']} ms (table version {fields['table_version']})"
             case "MigrationRolledBack":
@@ -153,7 +153,7 @@ class PartitionStory:
                 before, after = (_index(fields[f"{when}_replica_index"]) for when in ("current", "new"))
                 return f"learns as the {fields['endpoint']} ({before} to {after}) that it was {outcome}"
             case "PartitionLost":
-                return f"all who held it have left ({fields['replicas']}): it begins empty"
+                return f"all members that held it have left ({fields['replicas']}): it begins empty"
             case "PartitionsAssigned":
                 return f"assigns all {fields['partitions']} partitions (table version {fields['table_version']})"
             case "PartitionsDivided":
@@ -165,12 +165,12 @@ class PartitionStory:
             case "PartitionsRepaired":
                 promoted = self.partition in decision.fields["promoted"]
                 done = "makes the hottest backup the owner" if promoted else "takes a member out of it"
-                return f"{done}, for {fields['gone']} left (table version {fields['table_version']})"
+                return f"{done}, because {fields['gone']} left (table version {fields['table_version']})"
             case "TableSearchEnded":
                 what = (
                     "rolls back the migration that was under way"
                     if self.partition in decision.fields["rolled_back"]
-                    else "finds replicas that follow a newer owner than any table tells, and takes that one"
+                    else "finds replicas that follow a newer owner than that of any table, and takes that owner"
                 )
                 return f"as the new master {what} (table version {fields['table_version']}, of {fields['found_at']})"
             case _:
@@ -211,9 +211,11 @@ class PartitionStory:
     def conclusion(self, when: Mapping[int, str]) -> str:
         """Return the present state in one sentence. `when`: each decision's time in words."""
         if not self.rows:
-            said = f"nobody tells who holds partition {self.partition}"
+            said = f"no member reports who holds partition {self.partition}"
         elif not any(self.rows[-1].replicas) and not self.version:
-            said = f"partition {self.partition} is not assigned yet: it will be when somebody uses the data"
+            said = (
+                f"partition {self.partition} is not assigned yet: the master assigns it when a caller first uses data"
+            )
         else:
             row = self.rows[-1]
             since = next(

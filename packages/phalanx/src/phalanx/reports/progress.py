@@ -30,7 +30,7 @@ def waits_of(migrations: MigrationsReply) -> str:
     leavers = ", ".join(address_of(each.member) for each in migrations.leaving)
     missing = ", ".join(map(address_of, migrations.missing))
     return (
-        f"{leavers} was told to leave and stays for now, because no member can take its data: start {missing} again, or "
+        f"{leavers} has been asked to leave and stays for now, because no member can take its data: start {missing} again, or "
         f"another member"
     )
 
@@ -54,7 +54,7 @@ def count_members(placement: Placement) -> str:
 def unacknowledged_in(seen: Seen) -> str:
     """Say how many losses nobody has acknowledged, and how to see them; empty: none, or they were not asked for.
 
-    That all is whole only says that nothing is under way and nothing lacks a replica.
+    "All replicas are in place" only says that no migration is under way and no partition lacks a replica.
     """
     if seen.losses is None or not (book := seen.losses.losses):
         return ""
@@ -77,9 +77,9 @@ def state_of(seen: Seen) -> str:
         return "no member holds data: start one without --lite"
     if seen.is_whole:
         unused = (
-            "" if seen.placement.table.is_assigned else ": nobody has used the data yet, so nothing lacks a replica"
+            "" if seen.placement.table.is_assigned else ": no caller has used data yet, so no partition needs a replica"
         )
-        return f"all is whole{unused}"
+        return f"all replicas are in place{unused}"
     if migrations.missing:
         return waits_of(migrations)
     if migrations.leaving:
@@ -92,7 +92,7 @@ def state_of(seen: Seen) -> str:
         return "rebalancing"
     if migrations.kept:
         keepers = ", ".join(address_of(each.member) for each in migrations.kept)
-        return f"{keepers} merges what it keeps of a side that gave up its cluster"
+        return f"{keepers} merges entries that it kept from a side that gave up its cluster"
     if migrations.without_table:
-        return f"the table is on its way to {', '.join(map(address_of, migrations.without_table))}"
+        return f"the table is being sent to {', '.join(map(address_of, migrations.without_table))}"
     return "planning"

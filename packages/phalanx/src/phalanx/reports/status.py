@@ -49,10 +49,10 @@ def problems(seen: Seen, answers: dict[MemberId, MemberAnswer | None]) -> list[s
             kept = counted(says.held.kept_entries, "entry", "entries")
             found.append(f"{name} keeps {kept} of a side that gave up its cluster")
         if 0 < safety.memory_limit <= safety.memory_used:
-            found.append(f"{name} refuses writes that grow it: its memory is full")
+            found.append(f"{name} refuses writes that need more memory: its memory is full")
         if safety.event_log_problem:
             found.append(
-                f"{name} cannot write its event log ({safety.event_log_problem}): events wait, and are lost when too many do"
+                f"{name} cannot write its event log ({safety.event_log_problem}): events wait, and are lost if too many wait"
             )
     if not seen.is_whole:
         found.append(in_one_line(seen))

@@ -86,7 +86,7 @@ def find_incarnations(text: str, known: Iterable[MemberId]) -> list[MemberId]:
         return [member for member in known if address_of(member) == text]
     found = [member for member in known if (member if "/" in text else incarnation_of(member)).startswith(text)]
     if len(found) > 1:
-        raise UsageError(f"{text!r} fits {', '.join(found)}: give more of it")
+        raise UsageError(f"{text!r} fits {', '.join(found)}: give more characters of it")
     return found
 
 
@@ -166,11 +166,11 @@ class EventStory:
             status = "left" if is_leave(last.rule) else "removed"
             version = last.fields.get("view_version")
             if status == "left":
-                let_go = f"{self.name(last.by)}, the master, let it go with member list {version}, {when[id(last)]}"
+                let_go = f"{self.name(last.by)}, the master, released it with member list {version}, {when[id(last)]}"
                 return status, f"{name} left in good order. {let_go}"
             return status, self._removed(name, last.by, version, when[id(last)], last.reason)
         if (last := self._last(subject, "ClaimEnded", "left_out")) is not None:
-            claimer = f"{self.name(last.by)}, the new master, left it out, {when[id(last)]}"
+            claimer = f"{self.name(last.by)}, the new master, did not include it, {when[id(last)]}"
             return "removed", f"{name} was removed because it did not agree to the claim of the mastership. {claimer}"
         if (last := self._last(subject, "MemberAdmitted", "replaced")) is not None:
             new = str(last.fields.get("joiner"))
@@ -178,7 +178,7 @@ class EventStory:
             return "removed", f"{said}, with member list {last.fields.get('view_version')}, {when[id(last)]}"
         for event, status, verb in (
             ("Left", "left", "left in good order"),
-            ("Ejected", "removed", "found that others went on without it"),
+            ("Ejected", "removed", "found that the other members continued without it"),
         ):
             own = [decision for decision in self.decisions if decision.by == subject and decision.event == event]
             if own:
@@ -188,7 +188,7 @@ class EventStory:
         if (last := self._last(subject, "JoinHeldBack", "joiner")) is not None:
             return "waiting", f"{name} waits to be admitted by {self.name(last.by)}: {last.reason}"
         if any(decision.names(subject, "members") for decision in self.source.decisions):
-            return "gone", f"{name} was a member; what became of it is not among what was found"
+            return "gone", f"{name} was a member; the events that were found do not show what happened to it"
         return "not admitted", f"{name} has not been admitted"
 
     def _first_without(self, subject: MemberId) -> Decision | None:

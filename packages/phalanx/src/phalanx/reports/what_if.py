@@ -198,7 +198,7 @@ def tell(sides: list[SurvivingSide], undecided: list[str]) -> str:
     every = f"at least {len(sides) + 1}" if undecided else "both" if len(sides) == 2 else f"all {len(sides)}"
     named = " | ".join(map(_named, sides[:MOST_NAMED])) + (" | …" if len(sides) > MOST_NAMED or undecided else "")
     of_maps = _tell_of_maps(sides, "all" if undecided else every)
-    return f"FULL CUT: {every} sides go on, each with a master of its own: {named}; {of_maps}"
+    return f"FULL CUT: {every} sides continue, each with its own master: {named}; {of_maps}"
 
 
 def _named(side: SurvivingSide) -> str:
@@ -234,12 +234,14 @@ def tell_meeting(given: Given, sides: list[SurvivingSide]) -> str:
     best, second = sorted(sides, key=lambda side: ranks[side.master], reverse=True)[:2]
     if ranks[best.master] == ranks[second.master]:
         return (
-            f"one side joins the other. {best.master} and {second.master} are a tie: as many members that hold data, and as many members. The side whose "
+            f"one side joins the other. {best.master} and {second.master} are equal: each has the same number of members that hold data, and of all members. The side whose "
             "member list has the higher version stays, then the one whose master has the greater identity"
         )
     has_more_data = ranks[best.master][0] > ranks[second.master][0]
     why = (
-        "more members hold data there" if has_more_data else "as many members hold data there, and it has more members"
+        "more members hold data there"
+        if has_more_data
+        else "the same number of members hold data there, and it has more members"
     )
     return f"the others join the side of {best.master}: {why}"
 

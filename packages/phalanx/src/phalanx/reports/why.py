@@ -29,7 +29,7 @@ def put_together(replies: dict[MemberId, tuple[HistoryReply, int] | None]) -> St
     source = StorySource(decisions=[])
     for member, reply in replies.items():
         if reply is None:
-            source.notes.append(f"{address_of(member)} does not answer: what it decided is not told")
+            source.notes.append(f"{address_of(member)} does not answer: its decisions are missing here")
             continue
         _add_reply(source, member, *reply)
     source.decisions.sort(key=lambda decision: decision.at_ms)

@@ -16,7 +16,7 @@ def why_not_whole(members: Sequence[LocalMember], own: Set[Address], cuts: Cuts)
     has had; members elsewhere are those of the tested program, which may come and go.
     """
     if not members:
-        return "no member runs that does not hang"
+        return "all members that run hang"
     found: dict[MemberId, tuple[LocalMember, SafetyReply]] = {}
     outside: list[str] = []
     for member in members:

@@ -138,7 +138,7 @@ class FrameReader(Generic[M]):
         """Note that `size` bytes were put into `room`; return the message if it is complete. Raises as `feed`."""
         long = self._long
         if long is None or size > len(long) - self._filled:
-            raise ValueError(f"{size} bytes cannot have been put into the room that there was")
+            raise ValueError(f"{size} bytes do not fit into the room that `room` gave")
         self._filled += size
         if self._filled < len(long):
             return []

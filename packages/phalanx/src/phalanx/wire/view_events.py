@@ -43,7 +43,7 @@ class Ejected(Event, frozen=True):
         "learns from {by} that others went on without it {in_view}",
         WARNING,
         TROUBLE,
-        log="{this}: the cluster went on without this member; coming back as a new one",
+        log="{this}: the cluster continued without this member, which joins again as a new one",
     )
 
     by: MemberId
@@ -58,7 +58,7 @@ class ClusterStarted(Event, frozen=True):
         "begins to work {in_view}: {size:member}",
         group=VIEW,
         is_detail=True,
-        log="{this} begins to work: the cluster has had the {waited_for} members that it waited for",
+        log="{this} begins to work: the cluster has the {waited_for} members that it waited for",
     )
 
     view_version: int

@@ -223,7 +223,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         return bool(self._update(key, "touch", [], lives_ms, idle_ms))
 
     def persist(self, key: K) -> bool:
-        """Let the entry live for ever. Return whether there is one."""
+        """Remove the entry's time to live, so that it never expires. Return whether there is one."""
         return bool(self._update(key, "touch", [], FOR_EVER, FOR_EVER))
 
     def time_to_live(self, key: K) -> float | None:

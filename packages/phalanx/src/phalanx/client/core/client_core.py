@@ -380,7 +380,7 @@ class ClientCore:
                 return
             if standing is Staleness.APART:
                 # `news_at` stays: the next call asks another member.
-                self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
+                self.problems[sender] = "it is not, or no longer, in the cluster that this client knows"
                 return
             self._loyalty.note_table(self._ask_deadline - ASK_TIMEOUT_MS)
             self.detours.note_table(sender, now)

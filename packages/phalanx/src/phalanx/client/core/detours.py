@@ -70,7 +70,7 @@ class Detours:
         if through is not None:
             if self.through.get(member) is None:
                 self.remarks.append(
-                    f"{member} cannot be reached from here: asking it through {through}, until the direct way is back"
+                    f"{member} cannot be reached from here: asking it through {through}, until a direct connection works again"
                 )
             self.through[member] = through
             return

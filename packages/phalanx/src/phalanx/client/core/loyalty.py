@@ -141,8 +141,8 @@ class Loyalty:
         """Return whether another cluster, `age_ms` old, is the successor of the known one, which is silent."""
         if self._may_follow(known, other, age_ms, now):
             self.remarks.append(
-                f"{known.described(self._cluster)} is gone: going on with {other.described(self._cluster)}, which was founded "
-                f"since, or has taken all its addresses. What the former one held is not there"
+                f"{known.described(self._cluster)} is gone: this client now uses {other.described(self._cluster)}, which was founded "
+                f"later, or has taken all its addresses. It does not have the data of the former one"
             )
             return True
         self._stay(known, other, age_ms, now)
@@ -154,11 +154,15 @@ class Loyalty:
     def _stay(self, known: Side, other: Side, age_ms: Millis, now: Millis) -> None:
         """Stay with the known cluster, and set the text which says that another one answers (`conflict`)."""
         is_beside = not self._may_follow(known, other, age_ms, now)
-        why = "existed beside it" if is_beside else "is another one as long as members of the former may only hang"
+        why = (
+            "existed at the same time"
+            if is_beside
+            else "counts as another one, because members of the former perhaps only hang"
+        )
         self.conflict = (
             f"the addresses of this client lead to two clusters of one name: it uses {known.described(self._cluster)}, and does "
-            f"not go over to {other.described(self._cluster)}, which {why}, and has other data. Look after the former, or make a "
-            f"new client with the addresses of the cluster that you mean"
+            f"not change to {other.described(self._cluster)}, which {why}, and has other data. Repair the former, or make a "
+            f"new client with the addresses of the cluster that you want"
         )
 
     def _may_follow(self, known: Side, other: Side, age_ms: Millis, now: Millis) -> bool:

@@ -91,8 +91,8 @@ def check_founders(cluster: str, begun: Collection[str], reached: Collection[str
     if begun and reached and set(begun).isdisjoint(reached):
         raise TwoClusters(
             f"the job began with the cluster {cluster!r} that {next(iter(begun))} founded, and a task has reached another one, "
-            f"founded by {next(iter(reached))}: the cluster was started anew meanwhile, or the addresses are those of two "
-            f"clusters. Run the job again, with the addresses of the cluster that you mean"
+            f"founded by {next(iter(reached))}: the cluster was started again meanwhile, or the addresses are those of two "
+            f"clusters. Run the job again, with the addresses of the cluster that you want"
         )
 
 

@@ -72,7 +72,7 @@ class Changes:
         if view is None:
             raise UnavailableError("this member is in no cluster")
         # The word of whoever holds the token: the log keeps what was asked, whatever comes of it.
-        logger.warning("the console is told to change settings: %s", shown(repr(given), 1_000))
+        logger.warning("a console changes settings: %s", shown(repr(given), 1_000))
         await self._questions.change_map(view.master, wanted.map, change)
         _, plan = await self._questions.maps()
         return {"map": wanted.map, "settings": settings_as_object(plan.of(wanted.map))}
@@ -84,10 +84,10 @@ class Changes:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise ChangeRefused("a change is sent as application/json")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise ChangeRefused("another site sends this")
+            raise ChangeRefused("another site has sent this request")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
-            raise ChangeRefused("another site sends this")
+            raise ChangeRefused("another site has sent this request")
         if not hmac.compare_digest(headers.get(KEY_HEADER, "").encode(), self.key.encode()):
             raise ChangeRefused("the page was made by another process of this member: load it again")
 

@@ -113,9 +113,7 @@ class ConsolePage:
 
     async def _respond_entries(self, request: Request) -> Response:
         if not self._may_look:
-            said = (
-                "the cluster has a secret, and this port has no token: give an http_token_file to look into maps here"
-            )
+            said = "the cluster has a secret, and this port has no token: give an http_token_file to see the entries of maps here"
             return JSONResponse({"error": said}, 403)
 
         async def answer() -> Any:

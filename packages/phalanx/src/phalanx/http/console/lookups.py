@@ -156,7 +156,7 @@ def _position(text: str) -> bytes:
 async def _entry(entries: AsyncMap[Any, Any], key: bytes, value: bytes) -> dict[str, Any]:
     restored: Any
     if len(value) > MAX_SHOWN_BYTES:
-        restored = undecoded(value, f"not shown: here values are read up to {MAX_SHOWN_BYTES >> 10} KiB")
+        restored = undecoded(value, f"not shown: values of more than {MAX_SHOWN_BYTES >> 10} KiB are not read here")
     elif value[:4] == MSGPACK_PREFIX:
         restored = value_of(value, from_checked_data)
     else:
@@ -180,7 +180,7 @@ def query_of(request: Request, one: tuple[str, ...], several: tuple[str, ...] = 
     given = request.query_params
     for name in given:
         if name not in one + several:
-            raise UsageError(f"{name[:40]!r} is not asked for here: give {', '.join(one + several)}")
+            raise UsageError(f"{name[:40]!r} cannot be asked for here: give {', '.join(one + several)}")
     return {name: given.get(name) for name in one} | {name: given.getlist(name) for name in several}
 
 
@@ -189,7 +189,7 @@ async def as_response(made: Awaitable[Any]) -> Response:
     try:
         found, status = await made, 200
     except Busy:
-        found, status = {"error": "many ask at once: try again in a moment"}, 429
+        found, status = {"error": "there are too many requests: try again in a moment"}, 429
     except UsageError as error:
         found, status = {"error": str(error)}, 400
     except UnavailableError as error:

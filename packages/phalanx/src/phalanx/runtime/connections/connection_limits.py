@@ -194,7 +194,7 @@ class Places:
             )
         if descriptor >= self.limit - self.plan.members // 2:
             return (
-                f"the process has hardly a descriptor left, and keeps those for members: raise the limit of open files "
-                f"({self.limit}), or close what the program has open"
+                f"the process has few descriptors left, and keeps them for members: raise the limit of open files "
+                f"({self.limit}), or close files and connections of the program"
             )
         return ""

@@ -33,7 +33,7 @@ class Overload:
         self.idle_clients = Strangers()
         """Connections of clients closed because they were at rest for `client_idle_timeout_ms`."""
         self.passed_on = Strangers()
-        """Connections of clients that were passed on to another member, because they do not reach that themselves."""
+        """Connections of clients that were passed on to another member, because they cannot reach that member themselves."""
         self.failed_commands = Strangers()
         """Commands of clients of other systems whose answer was an exception that nobody raised on purpose."""
         self.descriptor_shortages = Strangers()
@@ -67,13 +67,13 @@ class Overload:
     def passes_on(self, host: str, to: Target) -> None:
         """Count a connection of a client that is passed on to another member."""
         if count := self.passed_on.count(host, self._now_s()):
-            logger.warning("%s passes on %d connections of clients from %s, the last to %s: they do not reach that themselves",
+            logger.warning("%s passes on %d connections of clients from %s, the last to %s: they cannot reach that member themselves",
                            self._address(), count, host, to)  # fmt: skip
 
     def idled(self, host: str, limit_s: float) -> None:
         """Count a client's connection that is closed because it was at rest for too long."""
         if count := self.idle_clients.count(host, self._now_s()):
-            logger.info("%s closed %d connections of clients from %s that were at rest for %g s (client_idle_timeout_ms)",
+            logger.info("%s closed %d connections of clients from %s that were idle for %g s (client_idle_timeout_ms)",
                         self._address(), count, host, limit_s)  # fmt: skip
 
     def failed(self, what: str, error: Exception) -> None:
@@ -81,11 +81,11 @@ class Overload:
         if count := self.failed_commands.count(what, self._now_s()):
             frames = traceback.extract_tb(error.__traceback__)
             place = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else "an unknown place"
-            logger.error("%s could not evaluate %d times %r, the last ended with %s at %s; the clients were told",
+            logger.error("%s could not evaluate %d times %r, the last ended with %s at %s; the clients got an error",
                          self._address(), count, what, type(error).__name__, place)  # fmt: skip
 
     def no_descriptor(self, target: Target, reason: str) -> None:
         """Count a connection to a member that could not be opened because there was no descriptor."""
         if self.descriptor_shortages.count("", self._now_s()):
-            logger.error("%s has no descriptor for a connection to %s (%s), and tries on: raise the limit of open files, "
+            logger.error("%s has no descriptor for a connection to %s (%s), and keeps trying: raise the limit of open files, "
                          "or lower max_clients", self._address(), target.partition("/")[0], reason)  # fmt: skip

@@ -65,8 +65,8 @@ class Neighbours:
             if other is None or this in other.view or self._address in other.sought:
                 continue
             logger.warning(
-                "%s has formed a cluster of its own, named %r, beside the one of %s (%d members, master %s), which has that name "
-                "too: they know nothing of each other, and share no data. If this was not meant, start this member with --seed "
+                "%s has formed a cluster of its own, named %r, beside the one of %s (%d members, master %s), which has the same "
+                "name: they do not know each other, and share no data. If this was not intended, start this member with --seed "
                 "%s; if it was, give one of them another --cluster name",
                 self._address, self._cluster, address, len(other.view.members), address_of(other.view.master), address,
             )  # fmt: skip

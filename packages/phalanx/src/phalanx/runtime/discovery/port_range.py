@@ -61,7 +61,7 @@ class FormingLock:
                     break
                 if time.monotonic() > ends_at:
                     raise JoinFailed(
-                        f"another process has been forming the cluster for more than {within_s:g} s: see which process holds "
+                        f"another process has been forming the cluster for more than {within_s:g} s: find the process that holds "
                         f"{self._path}, and end it"
                     )
                 await asyncio.sleep(LOOK_AGAIN_S)

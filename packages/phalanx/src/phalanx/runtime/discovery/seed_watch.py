@@ -86,7 +86,7 @@ class SeedWatch:
         if elsewhere:
             self._has_warned = True
             logger.warning(
-                "the seeds lead to other machines (%s), where %s is nobody else than they themselves: give --host or --advertise",
+                "the seeds are on other machines (%s), where %s means those machines themselves: give --host or --advertise",
                 elsewhere[0], self._own,
             )  # fmt: skip
 

@@ -104,7 +104,7 @@ class EndpointConnections:
             return
         if endpoint is None:
             why, answer = refusal_of(spoken, self.served)
-            host.overload.broke_protocol("of a stranger", inbound.peer_host(), why)
+            host.overload.broke_protocol("of an unknown peer", inbound.peer_host(), why)
             transport.write(answer)
             inbound.close()
             return

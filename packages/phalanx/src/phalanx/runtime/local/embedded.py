@@ -121,7 +121,7 @@ class EmbeddedCaller:
 
     def attach(self, node: Node) -> None:
         """Use the node of a new incarnation. Calls under way end: their outcome is unknown."""
-        self._end_calls("this member joins its cluster anew")
+        self._end_calls("this member joins its cluster again")
         self._use(node)
 
     def detach(self) -> None:

@@ -34,7 +34,7 @@ logger = SafeLogger("phalanx.member")
 
 AGAIN_AFTER_S = 5.0
 """The same sentence is logged again only after this time."""
-LATE = "its disk takes lines more slowly than they come"
+LATE = "its disk writes lines more slowly than they arrive"
 
 
 class EventLog:
@@ -171,7 +171,7 @@ class EventLog:
         if not self._missing:
             self._missing_since, self._missing_because = time.monotonic(), reason
             logger.error(
-                "%s: too much waits for its event log, and events are lost from now on (%s); the member goes on",
+                "%s: too many events wait for its event log, and are lost from now on (%s); the member continues to work",
                 address_of(self._member), reason,
             )  # fmt: skip
         self._missing += 1
@@ -190,7 +190,7 @@ class EventLog:
     def _on_failure(self, error: Exception) -> None:
         self._problem = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
         logger.error(
-            "%s: its event log cannot be written (%s): it keeps up to %d bytes of lines and tries again; the member goes on",
+            "%s: its event log cannot be written (%s): it keeps up to %d bytes of lines and tries again; the member continues to work",
             address_of(self._member), self._problem, self._buffer_bytes,
         )  # fmt: skip
 
@@ -198,7 +198,7 @@ class EventLog:
         self._problem = ""
         missing = self._missing
         logger.warning("%s: its event log can be written again after %.1f s; %s", address_of(self._member), after_s,
-                       f"{missing} events are missing in it" if missing else "nothing is missing in it")  # fmt: skip
+                       f"{missing} events are missing in it" if missing else "no event is missing in it")  # fmt: skip
 
     def _in_loop(self, function: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: no caller records or waits any more

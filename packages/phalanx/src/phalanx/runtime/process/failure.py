@@ -63,7 +63,7 @@ def tell_failure(member: FailingMember | None, error: BaseException) -> None:
     """Log why a member ends, what that means, and what an operator can do. `member` None: it was not made yet."""
     what = _what(error)
     logger.critical(
-        "%s has failed and ends now, as in a crash: %s. Others take over what it held; what had no backup is lost. %s",
+        "%s has failed and ends now, as in a crash: %s. Other members take over its data; data without a backup is lost. %s",
         member.address if member is not None else "this member", what, _advice(error),
         exc_info=(type(error), error, error.__traceback__),
     )  # fmt: skip

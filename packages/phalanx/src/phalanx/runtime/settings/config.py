@@ -206,7 +206,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         if self.client_idle_timeout_ms and self.client_idle_timeout_ms < self.call_timeout_ms:
             raise UsageError(
                 f"client_idle_timeout_ms: {self.client_idle_timeout_ms} must be at least call_timeout_ms "
-                f"({self.call_timeout_ms}), because a client that waits for an answer is at rest; or 0: no limit"
+                f"({self.call_timeout_ms}), because a client that waits for an answer is idle; or 0: no limit"
             )
         if self.max_total_backlog_bytes < self.max_backlog_bytes:
             raise UsageError(

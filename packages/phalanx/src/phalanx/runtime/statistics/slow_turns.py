@@ -45,7 +45,7 @@ class SlowTurns:
         others = f" ({self._untold} more since the last such line)" if self._untold else ""
         self._logged_s, self._untold = now_s, 0
         logger.warning(
-            "%s was busy for %d ms with one input and heard nobody meanwhile: %s%s",
+            "%s was busy for %d ms with one input, and read no messages meanwhile: %s%s",
             address, took_s * 1000, described(event), others,
         )  # fmt: skip
 

@@ -35,7 +35,7 @@ function risks(state) {
   }
   if (safety.memory_short) found.push("the memory of the others would not be enough if a member went");
   for (const each of cluster.members) {
-    if (each.event_log_problem) found.push(`${short(each.address)} cannot write its event log (${each.event_log_problem}): events wait, and are lost when too many do`);
+    if (each.event_log_problem) found.push(`${short(each.address)} cannot write its event log (${each.event_log_problem}): events wait, and are lost if too many wait`);
   }
   for (const each of cluster.suspicions) found.push(`${short(each.by)} suspects ${short(each.of)}`);
   if (moves && !moves.known) found.push("the master does not answer: what it moves is not known");
