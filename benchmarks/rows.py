@@ -341,8 +341,8 @@ def _profile(frame: DataFrame) -> list[Step]:
     replies = [encode_frame(PackedReply(1, *page))[4:] for page in pages]
 
     def decode() -> list[Any]:
-        keys = ScannedPage.packed([page[:2] for page in pages], 0)
-        values = ScannedPage.packed([page[2:4] for page in pages], STAMP_BYTES)
+        keys = ScannedPage.from_packed([page[:2] for page in pages], 0)
+        values = ScannedPage.from_packed([page[2:4] for page in pages], STAMP_BYTES)
         return list(decode_entries(keys, values, batch.schema, options))
 
     return [

@@ -8,7 +8,7 @@ import pyarrow as pa
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES
 from phalanx.wire.messages import PackedReply
 from phalanx_spark.archive.manifest import ENTRY_SCHEMA
-from phalanx_spark.columns.arrow import Array, Vector, from_numpy, from_parts
+from phalanx_spark.columns.arrow import Array, Vector, from_buffers, from_numpy
 
 
 def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
@@ -40,4 +40,4 @@ def _expiries(page: PackedReply, rows: int, now_s: float) -> Array:
 
 
 def _binary(data: bytes, ends: Vector) -> Array:
-    return from_parts(data, np.concatenate(([0], ends)).astype(np.int32).tobytes())
+    return from_buffers(data, np.concatenate(([0], ends)).astype(np.int32).tobytes())

@@ -22,7 +22,7 @@ from phalanx.client.sync import Client
 from phalanx.common.errors import UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
-from phalanx_spark.cli.on_spark import spark_session
+from phalanx_spark.cli.on_spark import DEFAULT_SPARK, IsLocal, SparkMaster, check_engine, spark_session
 from phalanx_spark.requirements import require_parquet, require_spark
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from phalanx_spark.archive.folder import LocalFolder
     from phalanx_spark.archive.source import Source
 
-DEFAULT_SPARK = "local[2]"
 LITTLE_BYTES = 256 * 1024 * 1024
 """With fewer bytes in the cluster, or in the archive's files, this process is done before Spark would have started."""
 FEW_ENTRIES = 100_000
@@ -43,19 +42,6 @@ Folder = Annotated[
 ]
 Maps = Annotated[
     list[str] | None, typer.Option("--map", metavar="NAME", help="This map; can be given again. Without: all maps.")
-]
-SparkMaster = Annotated[
-    str | None,
-    typer.Option(
-        "--spark",
-        metavar="MASTER",
-        help="By Spark, which runs at: local[2], spark://host:port, yarn, …",
-        show_default="for much data, local[2]",
-    ),
-]
-IsLocal = Annotated[
-    bool,
-    typer.Option("--local", help="By this process, without Spark.", show_default="for little data on this machine"),
 ]
 
 
@@ -157,8 +143,7 @@ def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalF
 
     Raises `UsageError` if the options contradict each other, or what they need is not installed.
     """
-    if local and spark is not None:
-        raise UsageError("--local and --spark exclude each other")
+    check_engine(local=local, spark=spark)
     if re.fullmatch(r"[^/]+:\d+", folder):
         raise UsageError(
             f"{folder} is an address: give a folder, and --at {folder}; or ./{folder}, if a folder is called so"

@@ -20,13 +20,12 @@ from phalanx.cli.options import Json
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx_spark.cli.on_spark import doing, spark_session
+from phalanx_spark.cli.on_spark import DEFAULT_SPARK, IsLocal, SparkMaster, check_engine, doing, spark_session
 from phalanx_spark.requirements import require_audit, require_charts, require_spark
 
 if TYPE_CHECKING:
     from phalanx_spark.audit.verdicts import Report
 
-DEFAULT_SPARK = "local[2]"
 SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}
 HERE = {
     # A hundred queries over small tables run once each: the best compiler's work, and new plans halfway, never pay.
@@ -51,21 +50,8 @@ def audit(
             metavar="DIR", help="Event logs of members (*.jsonl, also *.gz), or Parquet; folders in it, too."
         ),
     ],
-    local: Annotated[
-        bool,
-        typer.Option(
-            "--local", help="By this process, without Spark and Java.", show_default="for little data on this machine"
-        ),
-    ] = False,
-    spark: Annotated[
-        str | None,
-        typer.Option(
-            "--spark",
-            metavar="MASTER",
-            help="By Spark, which runs at: local[N], spark://HOST:PORT, yarn, k8s://…",
-            show_default="for much data, local[2]",
-        ),
-    ] = None,
+    local: IsLocal = False,
+    spark: SparkMaster = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with charts; it needs no network.")
     ] = None,
@@ -84,8 +70,7 @@ def audit(
     """
     if html is not None and not html.parent.is_dir():
         raise UsageError(f"--html {html}: there is no folder {html.parent}")
-    if local and spark is not None:
-        raise UsageError("--local and --spark exclude each other")
+    check_engine(local=local, spark=spark)
     require_audit("the audit")
     if html is not None:
         require_charts("--html")  # before minutes are spent on charts that cannot be drawn

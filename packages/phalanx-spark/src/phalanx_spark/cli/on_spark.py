@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+import typer
 from rich.console import Console
 
 from phalanx.cli.app import fail
 from phalanx.cli.failures import FAILED, WRONG_USAGE
+from phalanx.common.errors import UsageError
 from phalanx.reports.file_modes import OTHERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+DEFAULT_SPARK = "local[2]"
+IsLocal = Annotated[
+    bool,
+    typer.Option(
+        "--local", help="By this process, without Spark and Java.", show_default="for little data on this machine"
+    ),
+]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--spark",
+        metavar="MASTER",
+        help="By Spark, which runs at: local[N], spark://HOST:PORT, yarn, k8s://…",
+        show_default="for much data, local[2]",
+    ),
+]
 FILE_MODES: Final = {"spark.hadoop.fs.permissions.umask-mode": f"{OTHERS:03o}"}
 """Who can read the files that Spark writes: it does not follow the umask of a process."""
+
+
+def check_engine(*, local: bool, spark: str | None) -> None:
+    """Raise `UsageError` if both engines are asked for."""
+    if local and spark is not None:
+        raise UsageError("--local and --spark exclude each other")
 
 
 @contextlib.contextmanager

@@ -34,10 +34,10 @@ def to_numpy(column: Array, kind: Any) -> Vector:
     if len(column) == 0:
         return np.zeros(0, dtype)
     values = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
-    return values if column.null_count == 0 else np.where(flags(column.is_valid()), values, dtype.type(0))
+    return values if column.null_count == 0 else np.where(to_mask(column.is_valid()), values, dtype.type(0))
 
 
-def flags(column: Array) -> Mask:
+def to_mask(column: Array) -> Mask:
     """Return a boolean column without nulls as a mask."""
     found: Mask = column.to_numpy(zero_copy_only=False)
     return found
@@ -47,7 +47,7 @@ def _bits(mask: Mask) -> Octets:
     return np.packbits(mask, bitorder="little")
 
 
-def runs(data: Any, starts: Vector, ends: Vector) -> Array:
+def from_slices(data: Any, starts: Vector, ends: Vector) -> Array:
     """Make a binary array of slices of a buffer, which are in ascending order and do not overlap.
 
     The buffer is seen as one array in which slices and the gaps behind them alternate; then the gaps are left out.
@@ -79,21 +79,21 @@ def null_where(mask: Mask, column: Array) -> Array:
     return pc.if_else(from_numpy(mask, pa.bool_()), pa.nulls(1, column.type)[0], column)
 
 
-def parts_of(column: Array) -> tuple[Octets, Vector]:
+def to_buffers(column: Array) -> tuple[Octets, Vector]:
     """Return the bytes of a binary array without nulls, and its offsets in them: one more than it has values."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
     return np.frombuffer(data if data is not None else b"", np.uint8), ends
 
 
-def from_parts(data: bytes, offsets: bytes) -> Array:
-    """Make a binary array of the bytes and the offsets that `parts_of` returns, both as bytes."""
+def from_buffers(data: bytes, offsets: bytes) -> Array:
+    """Make a binary array of the bytes and the offsets that `to_buffers` returns, both as bytes."""
     return pa.Array.from_buffers(pa.binary(), len(offsets) // 4 - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def laid_out(column: Array) -> tuple[Octets, Ints]:
-    """Return the bytes of a binary array without nulls, and its offsets in them as 64-bit numbers."""
-    data, offsets = parts_of(column)
+def to_large_buffers(column: Array) -> tuple[Octets, Ints]:
+    """Return the bytes of a binary array without nulls, and its offsets in them as 64-bit numbers, as Arrow's `large_binary` has them."""
+    data, offsets = to_buffers(column)
     return data, offsets.astype(np.int64)
 
 

@@ -25,12 +25,12 @@ from phalanx_spark.columns.arrow import (
     Mask,
     Octets,
     binary_scalar,
-    flags,
+    from_buffers,
     from_numpy,
-    from_parts,
     from_records,
-    parts_of,
-    runs,
+    from_slices,
+    to_buffers,
+    to_mask,
     to_numpy,
 )
 
@@ -73,7 +73,7 @@ def join(pieces: list[Array]) -> Array:
     if len(pieces) == 1:
         return pieces[0]
     if TWINS is not None:
-        return from_parts(*TWINS.join_pieces([parts_of(piece) for piece in pieces]))
+        return from_buffers(*TWINS.join_pieces([to_buffers(piece) for piece in pieces]))
     return pc.binary_join_element_wise(*pieces, _EMPTY)
 
 
@@ -161,7 +161,7 @@ def _first_bytes(cells: Octets, sizes: Ints) -> Array:
     count, width = cells.shape
     invariant(count * width < 2**31, "encoded cells stay within one binary array", rows=count, width=width)
     starts = np.arange(count, dtype=np.int64) * width
-    return runs(cells, starts, starts + sizes)
+    return from_slices(cells, starts, starts + sizes)
 
 
 def _repeat(cell: bytes, count: int) -> Array:
@@ -183,7 +183,7 @@ def _booleans(head: bytes, column: Array) -> Array:
 
 def _integers(head: bytes, values: Ints) -> Array:
     if TWINS is not None:
-        return from_parts(*TWINS.write_integers(head, np.ascontiguousarray(values)))
+        return from_buffers(*TWINS.write_integers(head, np.ascontiguousarray(values)))
     count, start = len(values), len(head)
     classes = np.searchsorted(_INT_BOUNDS, values, side="right")
     cells = np.empty((count, start + 9), np.uint8)
@@ -272,7 +272,7 @@ def _containers(head: bytes, column: Array, offsets: Any, elements: Array, forms
     """Encode the elements of each row behind a header with their number, without those that null rows hide."""
     lengths = np.diff(offsets).astype(np.int64)
     if column.null_count:
-        valid = flags(column.is_valid())
+        valid = to_mask(column.is_valid())
         elements = elements.filter(from_numpy(np.repeat(valid, lengths), pa.bool_()))
         lengths = np.where(valid, lengths, 0)
         offsets = np.concatenate([[0], np.cumsum(lengths)])

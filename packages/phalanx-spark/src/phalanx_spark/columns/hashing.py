@@ -13,7 +13,7 @@ import numpy as np
 
 from phalanx.codec import hashing
 from phalanx.codec.hashing import TYPE_ID_BYTES
-from phalanx_spark.columns.arrow import Array, Ints, laid_out, to_bytes_list
+from phalanx_spark.columns.arrow import Array, Ints, to_bytes_list, to_large_buffers
 
 _KEYS_EACH = 64
 """The wanted average number of keys of one length."""
@@ -26,7 +26,7 @@ Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 def partitions_of(keys: Array, partition_count: int) -> Ints:
     """Return the partition of each serialised key of a binary array without nulls."""
-    data, ends = laid_out(keys)
+    data, ends = to_large_buffers(keys)
     sizes = np.diff(ends) - TYPE_ID_BYTES
     lengths = np.unique(sizes)
     if len(lengths) * _KEYS_EACH > len(keys) or lengths[0] < 0:

@@ -92,27 +92,27 @@ def _read_values(walk: PageWalk, literals: Sequence[bytes], fields: Sequence[Any
     for literal, field in zip(literals, fields, strict=False):
         walk.expect(literal)
         if field is None:
-            _step_over(walk)
+            _skip_value(walk)
         else:
             finishes[field.name] = find_reader(field.type)(walk, field.type)
     walk.expect(literals[-1])
     return finishes
 
 
-def _step_over(walk: PageWalk) -> None:
+def _skip_value(walk: PageWalk) -> None:
     """Skip a value of any kind, with the values inside. Rows in which it has too many values inside do not fit."""
-    left = _step_into(walk)
+    left = _skip_head(walk)
     for _ in range(_MAX_ROUNDS):
         rows = np.flatnonzero((left > 0) & walk.fits)
         if len(rows) == 0:
             return
-        part = walk.part(rows)
-        left[rows] += _step_into(part) - 1
+        part = walk.fork(rows)
+        left[rows] += _skip_head(part) - 1
         walk.rejoin(rows, part)
     walk.fits &= left <= 0
 
 
-def _step_into(walk: PageWalk) -> Vector:
+def _skip_head(walk: PageWalk) -> Vector:
     """Skip one value, but not those inside. Return how many these are."""
     tags = walk.tags()
     walk.fits &= IS_VALUE[tags]
@@ -129,7 +129,7 @@ def _read_struct(walk: PageWalk, kind: Any) -> Finish:
     """Read maps that have the struct's fields in their order; maps with another order do not fit."""
     nulls = walk.page.bytes[walk.at] == 0xC0
     present = np.flatnonzero(~nulls)
-    part = walk.part(present)
+    part = walk.fork(present)
     finishes = _read_values(part, _names(b"", [field.name for field in kind]), list(kind))
     walk.step(nulls, 1)
     walk.rejoin(present, part)
@@ -139,12 +139,12 @@ def _read_struct(walk: PageWalk, kind: Any) -> Finish:
         children = [finishes[field.name](good_part) for field in kind]
         count = len(present) if good_part is None else int(good_part.sum())
         structs = pa.Array.from_buffers(kind, count, [None], children=children)
-        return _spread(structs, chosen(nulls, good))
+        return _with_nulls(structs, chosen(nulls, good))
 
     return finish
 
 
-def _spread(values: Array, nulls: Mask) -> Array:
+def _with_nulls(values: Array, nulls: Mask) -> Array:
     """Put the values in the places that are not null."""
     if not nulls.any():
         return values
@@ -157,7 +157,7 @@ def _read_list(walk: PageWalk, kind: Any) -> Finish:
 
     def finish(good: Mask | None) -> Array:
         (elements,) = finish_elements(good)
-        offsets, mask = _frame(chosen(counts, good), chosen(nulls, good))
+        offsets, mask = _list_offsets(chosen(counts, good), chosen(nulls, good))
         return pa.ListArray.from_arrays(offsets, elements, type=kind, mask=mask)
 
     return finish
@@ -169,7 +169,7 @@ def _read_map(walk: PageWalk, kind: Any) -> Finish:
 
     def finish(good: Mask | None) -> Array:
         keys, items = finish_elements(good)
-        offsets, mask = _frame(chosen(counts, good), chosen(nulls, good))
+        offsets, mask = _list_offsets(chosen(counts, good), chosen(nulls, good))
         found = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
         found.validate(full=True)  # a key must not be nil
         return found
@@ -187,7 +187,7 @@ def _read_counts(walk: PageWalk, is_container: Mask, widths: Vector) -> tuple[Ma
     return nulls, np.where(walk.fits, counts, 0)
 
 
-def _frame(counts: Vector, nulls: Mask) -> tuple[Array, Array | None]:
+def _list_offsets(counts: Vector, nulls: Mask) -> tuple[Array, Array | None]:
     """Return the offsets of lists of these lengths, and their mask if some are null."""
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return from_numpy(offsets, pa.int32()), from_numpy(nulls, pa.bool_()) if nulls.any() else None
@@ -203,7 +203,7 @@ def _read_rounds(walk: PageWalk, counts: Vector, kinds: Sequence[Any]) -> Any:
         if rounds and len(rows) < _MIN_ROWS:
             walk.fits[rows] = False
             break
-        part = walk.part(rows)
+        part = walk.fork(rows)
         rounds.append((rows, [find_reader(kind)(part, kind) for kind in kinds]))
         walk.rejoin(rows, part)
         rows = rows[counts[rows] > len(rounds)]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from phalanx.codec.compiled import TWINS
 from phalanx.codec.hashing import HASH_SEED
 from phalanx.codec.rows import NUMBER_BYTES
-from phalanx_spark.columns.arrow import Array, from_numpy, laid_out
+from phalanx_spark.columns.arrow import Array, from_numpy, to_large_buffers
 from phalanx_spark.columns.hashing import partitions_of
 
 
@@ -17,12 +17,12 @@ def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[
     if not len(keys):
         return {}
     if TWINS is not None:
-        return TWINS.pack_by_partition(*laid_out(keys), *laid_out(values), partition_count, HASH_SEED)
+        return TWINS.pack_by_partition(*to_large_buffers(keys), *to_large_buffers(values), partition_count, HASH_SEED)
     partitions = partitions_of(keys, partition_count)
     order = np.argsort(partitions, kind="stable").astype(np.int32)
     rows = from_numpy(order, pa.int32())
-    key_data, key_ends = laid_out(keys.take(rows))
-    value_data, value_ends = laid_out(values.take(rows))
+    key_data, key_ends = to_large_buffers(keys.take(rows))
+    value_data, value_ends = to_large_buffers(values.take(rows))
     key_sizes, value_sizes = np.diff(key_ends).astype("<u4"), np.diff(value_ends).astype("<u4")
     ordered = partitions[order]
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -69,7 +69,7 @@ class ScannedPage:
         self._lay_out(list(values), np.fromiter(map(len, values), np.int64, len(values)), 0)
 
     @classmethod
-    def packed(cls, parts: Sequence[tuple[bytes, bytes]], skip: int) -> ScannedPage:
+    def from_packed(cls, parts: Sequence[tuple[bytes, bytes]], skip: int) -> ScannedPage:
         """Make a page of values that are side by side already: each part with their sizes, four bytes each,
         little-endian.
 
@@ -96,7 +96,7 @@ class ScannedPage:
     def __getitem__(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]]
 
-    def part(self, rows: Vector) -> ScannedPage:
+    def select(self, rows: Vector) -> ScannedPage:
         """Return a page of some of the values, in ascending order, over the same bytes."""
         page = type(self).__new__(type(self))
         page.data, page.bytes, page.last, page._views = self.data, self.bytes, self.last, self._views
@@ -167,7 +167,7 @@ class PageWalk:
         self.step(widths, 4)
         return np.where(widths > 0, raw.astype(np.int64), inside)
 
-    def part(self, rows: Vector) -> PageWalk:
+    def fork(self, rows: Vector) -> PageWalk:
         """Return another walk over some of the rows, which are given by their places among these."""
         part = PageWalk(self.page, self.at[rows])
         part._spare = self._spare

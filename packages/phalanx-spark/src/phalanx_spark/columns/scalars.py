@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
-from phalanx_spark.columns.arrow import Array, Mask, Vector, from_numpy, null_where, runs
+from phalanx_spark.columns.arrow import Array, Mask, Vector, from_numpy, from_slices, null_where
 from phalanx_spark.columns.pages import (
     BINARY_WIDTH,
     EXTENSION_LENGTH,
@@ -108,14 +108,14 @@ def _read_nothing(walk: PageWalk, kind: Any) -> Finish:
     return lambda good: pa.nulls(len(walk.at) if good is None else int(good.sum()), kind)
 
 
-def _runs(walk: PageWalk, sizes: Vector, nulls: Mask, kind: Any) -> Finish:
+def _read_bytes(walk: PageWalk, sizes: Vector, nulls: Mask, kind: Any) -> Finish:
     """Read the next `sizes` bytes of each row, and cast them to the type."""
     starts = walk.at
     walk.step(sizes)
 
     def finish(good: Mask | None) -> Array:
         places = chosen(starts, good)
-        found = runs(walk.page.data, places, places + chosen(sizes, good))
+        found = from_slices(walk.page.data, places, places + chosen(sizes, good))
         if nulls.any():
             found = null_where(chosen(nulls, good), found)
         return found.cast(pa.string()).cast(kind) if pa.types.is_decimal(kind) else found.cast(kind)
@@ -127,14 +127,14 @@ def _read_string(walk: PageWalk, kind: Any) -> Finish:
     tags = walk.tags()
     nulls = tags == 0xC0
     walk.fits &= IS_TEXT[tags] | nulls
-    return _runs(walk, walk.lengths(TEXT_WIDTH[tags], np.where(nulls, 0, tags & 0x1F)), nulls, kind)
+    return _read_bytes(walk, walk.lengths(TEXT_WIDTH[tags], np.where(nulls, 0, tags & 0x1F)), nulls, kind)
 
 
 def _read_binary(walk: PageWalk, kind: Any) -> Finish:
     tags = walk.tags()
     nulls = tags == 0xC0
     walk.fits &= IS_BINARY[tags] | nulls
-    return _runs(walk, walk.lengths(BINARY_WIDTH[tags], np.zeros(len(tags), np.int64)), nulls, kind)
+    return _read_bytes(walk, walk.lengths(BINARY_WIDTH[tags], np.zeros(len(tags), np.int64)), nulls, kind)
 
 
 def _read_decimal(walk: PageWalk, kind: Any) -> Finish:
@@ -143,7 +143,7 @@ def _read_decimal(walk: PageWalk, kind: Any) -> Finish:
     sizes = walk.lengths(EXTENSION_WIDTH[tags], EXTENSION_LENGTH[tags])
     walk.fits &= nulls | (IS_EXTENSION[tags] & (walk.page.bytes[walk.at] == EXT_DECIMAL))
     walk.step(np.where(nulls, 0, 1), 1)
-    return _runs(walk, sizes, nulls, kind)
+    return _read_bytes(walk, sizes, nulls, kind)
 
 
 def _read_date(walk: PageWalk, kind: Any) -> Finish:

@@ -20,7 +20,7 @@ from phalanx.codec.values import MSGPACK_PREFIX, from_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 from phalanx_spark.columns import cells, fallback
-from phalanx_spark.columns.arrow import Array, flags, from_numpy, from_records, runs, to_bytes_list, to_numpy
+from phalanx_spark.columns.arrow import Array, from_numpy, from_records, from_slices, to_bytes_list, to_mask, to_numpy
 from phalanx_spark.columns.layouts import read_fields
 from phalanx_spark.columns.pages import ScannedPage, as_page
 from phalanx_spark.columns.scalars import are_exact
@@ -88,7 +88,7 @@ def encode_keys(batch: Any, options: SparkOptions) -> Array:
 
 def _no_key(name: str, batch: Any, bad: Array, what: str) -> UsageError:
     return UsageError(
-        f"key column '{name}' {what} in {int(flags(bad).sum())} of {batch.num_rows} rows of a batch; nothing of that batch "
+        f"key column '{name}' {what} in {int(to_mask(bad).sum())} of {batch.num_rows} rows of a batch; nothing of that batch "
         f"was written; filter such rows out, or fill them with a value that stands for it"
     )
 
@@ -100,7 +100,7 @@ def _scalar_pieces(column: Array) -> list[Array]:
     if pa.types.is_floating(kind):
         return [_records(ids.FLOAT_TYPE_ID, ">f8", to_numpy(column, pa.float64()))]
     if pa.types.is_boolean(kind):
-        return [_records(ids.BOOL_TYPE_ID, "u1", flags(column))]
+        return [_records(ids.BOOL_TYPE_ID, "u1", to_mask(column))]
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         if pa.types.is_string(kind):
             cells.check_text(column)
@@ -205,7 +205,7 @@ def _decode_scalars(page: ScannedPage, kind: Any) -> Array | None:
         return None
     numbers = page.view(form[2])[page.starts + 4]
     if form[3] == 0:
-        return runs(page.data, page.starts + 8, page.ends).cast(kind) if (numbers == sizes - 8).all() else None
+        return from_slices(page.data, page.starts + 8, page.ends).cast(kind) if (numbers == sizes - 8).all() else None
     if not (sizes == form[3]).all():
         return None
     if pa.types.is_boolean(kind):

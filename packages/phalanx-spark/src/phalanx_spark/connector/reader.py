@@ -173,5 +173,5 @@ def _scan_pages(replies: Iterable[PackedReply]) -> Iterator[tuple[ScannedPage, S
 
 
 def _pages(replies: Sequence[PackedReply]) -> tuple[ScannedPage, ScannedPage]:
-    keys = ScannedPage.packed([(reply.key_data, reply.key_sizes) for reply in replies], 0)
-    return keys, ScannedPage.packed([(reply.value_data, reply.value_sizes) for reply in replies], STAMP_BYTES)
+    keys = ScannedPage.from_packed([(reply.key_data, reply.key_sizes) for reply in replies], 0)
+    return keys, ScannedPage.from_packed([(reply.value_data, reply.value_sizes) for reply in replies], STAMP_BYTES)

@@ -76,7 +76,7 @@ def decode_entries(
     wanted = [field for field in schema if field.name not in key_fields]
     read = read or fallback.reader(json_dicts=options.json_dicts)
     for rows, columns in _decode_values(keys, values, wanted, options.map, read):
-        of_rows = keys if rows is None else keys.part(rows)
+        of_rows = keys if rows is None else keys.select(rows)
         if key_fields:
             columns = columns | decode_keys(of_rows, key_fields, options)
         for field in schema:
