@@ -135,14 +135,14 @@ def test_a_link_that_comes_and_goes_does_not_put_off_the_evacuation_for_ever() -
     data = fill(c)
     c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyStart | m.CopyChunk)
     c.cut("B", "CD")
-    while c.nodes["A"].membership.evacuation is None:
+    while c.nodes["A"].membership.duties.evacuation is None:
         c.advance(100)
     for _ in range(10):
         c.cut("E", "F")
         c.advance(1_500)
         c.cuts.discard(frozenset("EF"))
         c.advance(1_500)
-    order = c.nodes["A"].membership.evacuation
+    order = c.nodes["A"].membership.duties.evacuation
     assert order is not None
     assert order.removed == c.ids("B")
     taken_back = len(c.events_of("A", ResolutionTakenBack))

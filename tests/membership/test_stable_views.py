@@ -16,9 +16,9 @@ def test_an_operator_accepts_the_list_that_he_has_seen_and_no_other() -> None:
     assert c.view("A") == "A"
     assert not a.has_majority
     version = a.state.joined().version
-    assert "look at it" in a.accept_view(version - 1, c.now)
+    assert "look at it" in a.publisher.accept_view(version - 1, c.now)
     assert not a.has_majority
-    assert a.accept_view(version, c.now) == ""
+    assert a.publisher.accept_view(version, c.now) == ""
     assert a.has_majority
     assert "1 of the 1" in a.majority.quorum.words()
 

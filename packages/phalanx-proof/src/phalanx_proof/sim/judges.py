@@ -172,7 +172,7 @@ class Judges:
     def check_final_reads(self, world: World) -> None:
         """Check that every key could be read, unless nobody can serve it."""
         joined = [host for host in world.hosts if host.has_joined]
-        has_started = any(h.node is not None and h.node.membership.has_started for h in world.hosts)
+        has_started = any(h.node is not None and h.node.membership.state.has_started for h in world.hosts)
         may_lack_majority = self._options.protection.majority and self.are_votes_gone
         # The map can be protected, and members that it needs were never started again.
         are_too_few = sum(world.holds_data(host) for host in joined) < self._options.protection.minimum

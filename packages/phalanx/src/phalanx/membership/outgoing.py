@@ -41,6 +41,20 @@ class ViewPublisher:
             if member != self._this and member not in skip:
                 self._out.send(member, update)
 
+    def accept_view(self, view_version: int, now: Millis) -> str:
+        """Make the present view the stable one, on the master, because an operator says so. Return why it cannot;
+        empty: it is.
+        """
+        view = self._state.joined()
+        if view_version != view.version:
+            return (
+                f"the member list has version {view.version} by now, not {view_version}: look at it, and say it again"
+            )
+        self._majority.quorum.accept()
+        self.publish()
+        self._majority.renew(now)
+        return ""
+
     def members_update(self) -> MembersUpdate:
         """Return the present view as this member sends it to others."""
         state = self._state

@@ -15,16 +15,12 @@ what is sent by the clock (`ticker`). This module dispatches inputs:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from phalanx.common.evacuation import Evacuation
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import QuorumHandover
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
-    EvacuationOver,
     IncarnationOver,
     MembershipChanged,
     OrphansMerged,
@@ -59,7 +55,7 @@ from phalanx.membership.quorum.lease import Lease
 from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.membership.suspicion_handling import SuspicionHandling
+from phalanx.membership.suspicion_handling import ExclusionHandling, SuspicionHandling
 from phalanx.membership.table_news import TableNews
 from phalanx.membership.view_acceptance import ListVerdict, MasterLists, ViewAcceptance
 from phalanx.membership.view_installation import ViewInstallation
@@ -164,6 +160,7 @@ class MembershipService:
 
         # What messages and suspicions lead to.
         self._suspicion_handling = SuspicionHandling(state, removals, self.succession, heartbeats)
+        self._exclusion_handling = ExclusionHandling(state, self.exclusions, self.succession, self._suspicion_handling)
         masters = MasterLists(gone, suspicions, majority, accession)
         outcomes = {
             ListVerdict.REPEATED: masters.on_repeated,
@@ -234,35 +231,6 @@ class MembershipService:
         """Whether this member's side has the majority of the last stable view. Changes with the view only."""
         return self.majority.quorum.has_majority
 
-    def accept_view(self, view_version: int, now: Millis) -> str:
-        """Make the present view the stable one, on the master, because an operator says so. Return why it cannot;
-        empty: it is.
-        """
-        view = self.state.joined()
-        if view_version != view.version:
-            return (
-                f"the member list has version {view.version} by now, not {view_version}: look at it, and say it again"
-            )
-        self.majority.quorum.accept()
-        self.publisher.publish()
-        self.majority.renew(now)
-        return ""
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the cluster has once had the members that it was to wait for."""
-        return self.state.has_started
-
-    @property
-    def leaving(self) -> set[MemberId]:
-        """On the master: members that asked to leave and are still in the view."""
-        return self.duties.leaving
-
-    @property
-    def evacuation(self) -> Evacuation | None:
-        """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
-        return self.duties.evacuation
-
     def validate(self) -> None:
         """Raise `InvariantViolation` unless what must hold between any two inputs does."""
         state = self.state
@@ -299,12 +267,13 @@ class MembershipService:
         """Return the messages about membership, each with the rule that handles it."""
         entry, majority, watch = self._entry, self.majority, self._watch
         heartbeats, confirmations = self._heartbeat_dispatch, self._confirmation_dispatch
+        exclusions = self._exclusion_handling
         return (
             route(JoinRequest, self.on_join_request),
             route(JoinResponse, self.on_join_response),
             route(JoinRedirect, entry.on_join_redirect),
             route(JoinRefused, entry.on_join_refused),
-            route_untimed(ReachProbe, self.on_reach_probe),
+            route_untimed(ReachProbe, heartbeats.on_reach_probe),
             route_untimed(ReachAnswer, entry.on_reach_answer),
             route(MembersUpdate, self.view_acceptance.on_members_update),
             route(MembersAck, self.administration.on_members_ack),
@@ -315,15 +284,15 @@ class MembershipService:
             route(LifeAnswer, watch.on_life_answer),
             route(LeaseRequest, majority.on_lease_request),
             route(LeaseGrant, majority.on_lease_grant),
-            route(ExplicitSuspicion, self.on_explicit_suspicion),
+            route(ExplicitSuspicion, exclusions.on_explicit_suspicion),
             route_untimed(Complaint, self.divergence.on_complaint),
-            route(SuspicionReport, self.on_suspicion_report),
+            route(SuspicionReport, self.resolution.on_suspicion_report),
             route(MastershipClaim, self.claim_answers.on_mastership_claim),
-            route(ClaimAnswer, self.on_claim_answer),
+            route(ClaimAnswer, exclusions.on_claim_answer),
             route(MergeProbe, self.on_merge_probe),
             route(MergeOrder, self.exclusions.on_merge_order),
             route(LeaveRequest, self.leave_requests.on_leave_request),
-            route(LiteRequest, self.on_lite_request),
+            route(LiteRequest, self.administration.on_lite_request),
         )
 
     def interests(self) -> list[Interest]:
@@ -336,7 +305,7 @@ class MembershipService:
         self.resolution.follow()
         self.administration.follow(now)
         self.merging.follow(now)
-        if self.has_started and not self._is_started:
+        if self.state.has_started and not self._is_started:
             self._is_started = True
             view, waited_for = self.state.joined(), self._local.config.initial_members
             self._local.out.record(ClusterStarted(view.version, len(view.members), waited_for))
@@ -380,8 +349,8 @@ class MembershipService:
             return
         if now >= self.ticker.next_deadline():
             self._review(now)
-        elif state.exclusion is not None and now >= state.exclusion.decide_at:
-            self._decide(now)
+        elif (decide_at := self.exclusions.next_deadline()) is not None and now >= decide_at:
+            self._exclusion_handling.decide(now)
         if state.view is None:
             return
         self.succession.on_time(now)
@@ -394,16 +363,8 @@ class MembershipService:
 
     def _review(self, now: Millis) -> None:
         """Act on members that are suspected by now, and on an exclusion: fewer unsuspected members can decide it."""
-        state = self.state
-        self._suspicion_handling.act_on(self.suspicions.review(now, is_master=state.is_master), now)
-        if state.exclusion is not None:
-            self._decide(now)
-
-    def _decide(self, now: Millis) -> None:
-        """Follow those that went on without this member, or go on without them; a claim waits for that."""
-        self._suspicion_handling.act_on(self.exclusions.decide(now), now)
-        if self.state.exclusion is None and self.state.view is not None:
-            self.succession.advance(now)
+        self._suspicion_handling.act_on(self.suspicions.review(now, is_master=self.state.is_master), now)
+        self._exclusion_handling.decide(now)
 
     def on_seeds(self, event: SeedsFound, now: Millis) -> None:
         self._entry.on_seeds(event, now)
@@ -446,29 +407,6 @@ class MembershipService:
             self.heartbeats.send(member)
             self.resignation.repeat(member)
 
-    # --- signs of life, and doubts ---------------------------------------------------------------------------------
-
-    def on_reach_probe(self, sender: MemberId, message: ReachProbe) -> None:
-        """Answer a joiner that has to show that it reaches this member, which can be a joiner itself."""
-        if not self.is_over:
-            self._local.out.send(sender, ReachAnswer(message.request_id))
-
-    def on_suspicion_report(self, sender: MemberId, message: SuspicionReport, now: Millis) -> None:
-        """Ask the suspect of a report in a large cluster whether it lives, before acting on the report."""
-        if sender in self.state.members:
-            self.heartbeats.question((message.suspect,), sender, now)
-            if self.state.watching.is_ring:
-                self.resolution.on_single_report(sender, message.suspect)
-
-    def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
-        self._follow_word(self.exclusions.on_explicit_suspicion(sender, message, now), now)
-
-    def _follow_word(self, suspects: list[MemberId], now: Millis) -> None:
-        """Act on suspects that a message named: that can also have decided an exclusion."""
-        self._suspicion_handling.act_on(suspects, now)
-        if self.state.view is not None:
-            self.succession.advance(now)
-
     def _on_succession(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         """Publish the view that makes this member the master: others must have it before they hear of the next one."""
         self.publisher.publish()
@@ -480,23 +418,12 @@ class MembershipService:
         if (into := self.merging.on_merge_probe(sender, message, now)) is not None:
             self.incarnation.come_back("merges with another side of its cluster", into)
 
-    # --- mastership ------------------------------------------------------------------------------------------------
-
-    def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> None:
-        if not self.is_claiming:
-            return
-        suspects = self.exclusions.on_claim_answer(sender, message, now)
-        if suspects is None:
-            self.succession.on_claim_answer(sender, message, now)
-        else:
-            self._follow_word(suspects, now)
-
     # --- leaving ---------------------------------------------------------------------------------------------------
 
     def leave(self, now: Millis) -> None:
         """Ask to leave. The master sees to it that nothing is lost, then publishes a view without this member."""
         state = self.state
-        if state.role is Role.OVER:
+        if self.is_over:
             return
         if state.view is None:
             self.incarnation.end("left before it had joined")
@@ -523,24 +450,12 @@ class MembershipService:
             self._local.out.send(state.master, LiteRequest(lite))
         return self.wishes.why_not_lite(lite)
 
-    def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:
-        if self.is_master and sender in self.state.members:
-            self.administration.on_lite_wanted(sender, message.lite, now)
-
-    def complete_leaving(self, members: Sequence[MemberId], now: Millis) -> None:
-        """Complete the leaving of members that have handed over their replicas, on the master, which itself leaves last."""
-        self.administration.complete_leaving(members, now)
-
     # --- facts of other machines -----------------------------------------------------------------------------------
 
     def on_replicas_handed_over(self, fact: ReplicasHandedOver, confirmed: TableConfirmed, now: Millis) -> None:
         """Complete the leaving of members that hold nothing in the fact's table, if that is still the installed one."""
         if self.is_master and fact.table is confirmed.table:
-            self.complete_leaving(fact.members, now)
-
-    def on_evacuation_ended(self, fact: EvacuationOver, now: Millis) -> None:
-        """Continue a removal: what only those members held has been moved, as far as it can be."""
-        self.resolution.on_evacuation_ended(fact.order, now)
+            self.administration.complete_leaving(fact.members, now)
 
     def on_orphans_merged(self, fact: OrphansMerged, now: Millis) -> None:
         """Leave: the merge that delayed this member's leaving is over."""

@@ -384,7 +384,7 @@ class Node:
         return [
             *membership.interests(),
             interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
-            interest(EvacuationOver, membership.on_evacuation_ended),
+            interest(EvacuationOver, membership.resolution.on_evacuation_over),
             interest(OrphansMerged, self.loss_reports.on_orphans_merged),
             interest(OrphansMerged, membership.on_orphans_merged),
             interest(MembershipChanged, installed_table.on_membership),

@@ -80,7 +80,7 @@ class OperatorRequests:
             case AcknowledgeLosses():
                 return self._coordinator.acknowledge_losses(request.ids, request.by, now)
             case AcceptView():
-                return self._membership.accept_view(request.view_version, now)
+                return self._membership.publisher.accept_view(request.view_version, now)
             case ChangePartitionCount():
                 return self._coordinator.change_partition_count(request.partition_count, now)
             case ChangeMap():

@@ -60,7 +60,7 @@ class ExploredMember:
             service.is_master,
             service.is_claiming,
             tuple(sorted(service.suspicions.suspected)),
-            tuple(sorted(service.leaving)) if service.is_master else (),
+            tuple(sorted(service.duties.leaving)) if service.is_master else (),
             service.wishes.to_leave,
         )
 
@@ -110,7 +110,7 @@ class ExploredMember:
 
     def let_go(self) -> None:
         """Tell the master that all who want to leave have handed over what they held."""
-        self.service.complete_leaving(sorted(self.service.leaving), self.now)
+        self.service.administration.complete_leaving(sorted(self.service.duties.leaving), self.now)
         self._follow_up()
 
     def _follow_up(self) -> None:

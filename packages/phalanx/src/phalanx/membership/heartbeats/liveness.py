@@ -10,7 +10,7 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.wire.messages import Heartbeat, LifeAnswer, LifeProbe, MasterConfirmation
+from phalanx.wire.messages import Heartbeat, LifeAnswer, LifeProbe, MasterConfirmation, ReachAnswer, ReachProbe
 
 
 class HeartbeatTaker(Protocol):
@@ -56,6 +56,11 @@ class HeartbeatDispatch:
             self._local.out.send(sender, LifeAnswer())
         elif self._state.view is not None:
             self._divergence.on_stranger(sender, message)
+
+    def on_reach_probe(self, sender: MemberId, message: ReachProbe) -> None:
+        """Answer a joiner that has to show that it reaches this member, which can be a joiner itself."""
+        if self._state.role is not Role.OVER:
+            self._local.out.send(sender, ReachAnswer(message.request_id))
 
 
 class ConfirmationDispatch:

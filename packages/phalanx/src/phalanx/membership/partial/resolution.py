@@ -31,13 +31,14 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
 from phalanx.common.transitions import TransitionTable
 from phalanx.common.view import MembersView
+from phalanx.machine.facts import EvacuationOver
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
 from phalanx.membership.partial.connectivity_reports import ConnectivityReports
 from phalanx.membership.peer_watch import PeerWatch
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.removals import ForcedRemovals
-from phalanx.wire.messages import Heartbeat
+from phalanx.wire.messages import Heartbeat, SuspicionReport
 from phalanx.wire.suspicion_events import LinksReported, ResolutionDecided, ResolutionTakenBack
 
 RULE = "PD-24"
@@ -145,7 +146,7 @@ class Resolution:
     # --- reports ---------------------------------------------------------------------------------------------------
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Note, on the master, the members that the sender cannot reach; in large clusters see `on_single_report`."""
+        """Note, on the master, the members that the sender cannot reach; in large clusters see `on_suspicion_report`."""
         if self._state.is_master and not self._state.watching.is_ring:
             self._on_report(sender, message.suspects)
 
@@ -159,12 +160,18 @@ class Resolution:
             is_changed = self.reports.replace(reporter, known)
             self._note(reporter, before, is_changed)
 
-    def on_single_report(self, reporter: MemberId, suspect: MemberId) -> None:
-        """Take one suspect of a member of a large cluster, which it repeats with every heartbeat interval."""
-        if self._follows() and self._known_slaves(reporter, (suspect,)):
-            before = self.reports.of(reporter)
-            is_changed = self.reports.add(reporter, suspect)
-            self._note(reporter, before, is_changed)
+    def on_suspicion_report(self, sender: MemberId, message: SuspicionReport, now: Millis) -> None:
+        """Take one suspect of a member of a large cluster, which it repeats with every heartbeat interval; but first ask
+        the suspect whether it lives.
+        """
+        state, suspect = self._state, message.suspect
+        if sender not in state.members:
+            return
+        self._watch.question((suspect,), sender, now)
+        if state.watching.is_ring and self._follows() and self._known_slaves(sender, (suspect,)):
+            before = self.reports.of(sender)
+            is_changed = self.reports.add(sender, suspect)
+            self._note(sender, before, is_changed)
 
     def _known_slaves(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> list[MemberId]:
         """Return the suspects that are slaves of the view: the reporter's list can be older or newer than this one."""
@@ -327,10 +334,10 @@ class Resolution:
         if until == now:
             self._remove(order, now)
 
-    def on_evacuation_ended(self, order: Evacuation, now: Millis) -> None:
-        """Remove the members of this order, because all that only they held has been moved."""
-        if order is self.evacuation:
-            self._remove(order, now)
+    def on_evacuation_over(self, fact: EvacuationOver, now: Millis) -> None:
+        """Remove the members of this order, because all that only they held has been moved, as far as it can be."""
+        if fact.order is self.evacuation:
+            self._remove(fact.order, now)
 
     def _remove(self, evacuation: Evacuation, now: Millis) -> None:
         """Publish the view without the removed members, as any other view is published."""

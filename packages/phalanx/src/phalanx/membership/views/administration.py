@@ -10,7 +10,7 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.views.admission import Admission
 from phalanx.membership.views.leaving import Leaving
 from phalanx.membership.views.lite_changes import LiteChanges
-from phalanx.wire.messages import MembersAck
+from phalanx.wire.messages import LiteRequest, MembersAck
 
 
 class Administration:
@@ -65,6 +65,10 @@ class Administration:
             self._leaving.on_ack(sender, message, now)
         self._admission.end_publications(now)
         self._leaving.resignation.on_ack(sender, message, now)
+
+    def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:
+        if self._state.is_master and sender in self._state.members:
+            self.on_lite_wanted(sender, message.lite, now)
 
     def on_lite_wanted(self, member: MemberId, lite: bool, now: Millis) -> None:
         """Follow, as the master, a member's request to be lite, or to hold data."""
