@@ -2,6 +2,7 @@
 
 import pytest
 
+from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.wire import messages as m
 from phalanx.wire.suspicion_events import ComplaintJudged, ComplaintSent, MemberSuspected
@@ -33,8 +34,10 @@ SAID: dict[str, m.Message] = {
     "an older version": m.Heartbeat(2, lone_id("A")),
     "a newer version": m.Heartbeat(99, lone_id("A")),
     "a confirmation": m.MasterConfirmation(2, lone_id("A"), -1),
-    "a join request": m.JoinRequest(1, lone_id("Z"), "phalanx", m.PROTOCOL_VERSION, 1),
-    "one for another cluster": m.JoinRequest(1, lone_id("Z"), "other", m.PROTOCOL_VERSION, 1),
+    "a join request": m.JoinRequest(1, lone_id("Z"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1, release=this_release()),
+    "one for another cluster": m.JoinRequest(
+        1, lone_id("Z"), "other", m.OLDEST_PROTOCOL_VERSION, 1, release=this_release()
+    ),
     "a redirect": m.JoinRedirect(1, lone_id("Z")),
     "a refusal": m.JoinRefused(1, True, "not now", True),
     "a list of mine": m.MembersUpdate(lone_view("ABC", 5)),

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.departure import Departed, HowGone
-from phalanx.common.former_incarnation import Former
+from phalanx.common.departure import Departed, Departures, HowGone
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
@@ -79,7 +78,7 @@ def test_whoever_knows_more_of_a_departure_is_believed() -> None:
 
 
 def test_an_address_alone_says_nothing_more_of_a_departure_that_is_known_but_a_later_one_does() -> None:
-    """Members of the first release tell addresses, and for how long to remember them."""
+    """Of a seed that did not answer nothing else is known."""
     kept = record()
     kept.note(X, HowGone.LEFT, OLD, 0)
     kept.learn_unknown(((address("X"), 239),), 0)
@@ -153,8 +152,8 @@ def test_what_is_told_of_departures_gets_no_longer_by_being_told_and_has_a_bound
 # --- who notes it -----------------------------------------------------------------------------------------------------
 
 
-def members_update(view: MembersView, former: Former = (), departures: Any = None) -> m.MembersUpdate:
-    return m.MembersUpdate(view, former=former, departures=departures)
+def members_update(view: MembersView, departures: Departures = ()) -> m.MembersUpdate:
+    return m.MembersUpdate(view, departures=departures)
 
 
 def is_waited_for(member: Lone) -> set[str]:
@@ -189,7 +188,7 @@ def test_who_hands_the_mastership_over_has_left_and_others_that_go_from_a_view_h
 
 
 def test_a_master_knows_whom_it_has_let_go_and_who_asked_to_leave_and_was_cut_off_is_waited_for() -> None:
-    a = Master("ABCX", raise_cluster_version=False)
+    a = Master("ABCX", old="X", raise_cluster_version=False)
     for name in "CX":
         a.hear(name, m.LeaveRequest())
     a.membership.administration.complete_leaving([lone_id("C")], a.now)
@@ -200,24 +199,14 @@ def test_a_master_knows_whom_it_has_let_go_and_who_asked_to_leave_and_was_cut_of
     assert told == {lone_id("Z"): HowGone.LEFT, lone_id("C"): HowGone.LEFT, X: HowGone.CUT_OFF}
 
 
-def test_a_member_learns_from_a_master_of_this_release_who_left() -> None:
+def test_a_member_learns_from_its_master_who_left() -> None:
     b = Lone("B", "AXB", 5)
     b.hear("A", members_update(lone_view("AB", 6), departures=(Departed(X, 240, HowGone.LEFT),)))
     assert not is_waited_for(b)
 
 
-def test_a_member_sees_by_the_table_who_left_where_the_master_is_of_the_first_release() -> None:
-    """Who leaves in good order has handed over its replicas."""
-    for holder, waits in (("X", {"X"}), ("A", set())):
-        b = Lone("B", "AXB", 5)
-        table = b.node.installed_table.table.with_changes({0: (lone_id(holder),)})
-        b.membership.table_news.table = table
-        b.hear("A", members_update(lone_view("AB", 6), ((address("X"), 239),)))
-        assert is_waited_for(b) == waits, holder
-
-
 def test_a_member_whose_machine_says_that_no_process_listens_has_ended() -> None:
-    a = Master("ABX", raise_cluster_version=False)
+    a = Master("ABX", old="X", raise_cluster_version=False)
     for _ in range(6):
         a.feed(LinkRefused(X, "connection refused", is_deserted=True))
         a.advance(60, hearing="B")
@@ -232,23 +221,21 @@ def test_a_member_whose_machine_says_that_no_process_listens_has_ended() -> None
 def test_the_cluster_version_waits_for_one_that_all_who_saw_it_have_forgotten() -> None:
     """1. A, of the older release, saw X being cut off. 2. B, of this one, joins. 3. A leaves, and B is the master."""
     b = Lone("B", "AB", 5)
-    b.hear("A", members_update(lone_view("AB", 5), ((address("X"), 200),)))
-    b.hear("A", members_update(view_of("B", 6, maker="A")))
+    b.hear("A", members_update(lone_view("AB", 5), (Departed(X, 200, HowGone.CUT_OFF),)))
+    b.hear("A", members_update(view_of("B", 6, "B", maker="A")))
     assert b.membership.is_master
     b.advance(5 * INTERVAL)
     assert b.membership.state.joined().cluster_version == OLD
     told = ask(b, m.GetMembers(1)).raise_waits_for
-    assert told.startswith(
-        "X:5701 is a seed that did not answer when the cluster began, or an address that a member of the first"
-    )
+    assert told.startswith("X:5701 ran an older release and did not leave in good order: it may live")
     assert "It is waited for, 3 h 20 min at most" in told
     assert told.endswith("To go on without: phalanx members --raise-cluster-version")
     assert ask(b, m.RaiseClusterVersion(2, NEW)) == m.DoneReply(2)
 
 
 def test_a_joiner_is_told_by_the_master_and_a_mere_seed_is_not_waited_for() -> None:
-    """A master of this release says how members went; other addresses are those of seeds."""
-    a = Master("ABX", raise_cluster_version=False)
+    """The master says how members went; other addresses are those of seeds."""
+    a = Master("ABX", old="X", raise_cluster_version=False)
     a.refuse("X", hearing="B")
     a.names = "B"
     join(a, "C", known=(address("S"),))
@@ -304,32 +291,15 @@ def test_a_member_that_comes_back_from_another_side_tells_what_it_knew_there() -
     assert is_waited_for(master) == {"X"}
 
 
-def test_one_of_the_first_release_that_comes_back_names_addresses_only() -> None:
-    for memory_of, waits in (("Z", {"Y"}), ("", set())):
-        a = Master("AC", raise_cluster_version=False)
-        footing = a.membership.majority.quorum.memory()
-        request = m.JoinRequest(
-            1,
-            lone_id("B"),
-            "phalanx",
-            OLD,
-            1,
-            memory=footing if memory_of else None,
-            known=(address("Y"), address("C")),
-        )
-        a.hear("B", request)
-        assert is_waited_for(a) == waits, "who was in no cluster before names its seeds"
-
-
 # --- sources of seeds -------------------------------------------------------------------------------------------------
 
 
 def test_pods_with_new_addresses_do_not_delay_it() -> None:
-    """Where sources of seeds name every member, and not the address that the first release told, nobody is there."""
+    """Where sources of seeds name every member, and not the address of which no more is known, nobody is there."""
     b = Lone("B", "AB", 5)
-    b.hear("A", members_update(lone_view("AB", 5), ((address("P"), 240),)))
-    b.hear("A", members_update(view_of("BC", 6, maker="A")))
-    b.hear("C", m.MasterConfirmation(6, lone_id("A"), -1, release=this_release(), departures=()))
+    b.hear("A", members_update(lone_view("AB", 5), (Departed(address("P"), 240, HowGone.UNKNOWN),)))
+    b.hear("A", members_update(view_of("BC", 6, "BC", maker="A")))
+    b.hear("C", m.MasterConfirmation(6, lone_id("A"), -1, departures=()))
     version = b.membership.cluster_version
     for found, failures in (((), ()), ((address("Q"),), ()), ((address("C"),), ("dns:x: no answer",)),
                             ((address("C"), address("P")), ())):  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, member_id
-from phalanx.common.versions import this_release
+from phalanx.common.versions import Release, this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished, Record, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started, TimePassed
@@ -93,7 +93,7 @@ def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) ->
 
 
 @pytest.mark.parametrize(
-    ("release", "version"), [(None, m.OLDEST_PROTOCOL_VERSION), (this_release(), m.PROTOCOL_VERSION)]
+    ("release", "version"), [(Release(), m.OLDEST_PROTOCOL_VERSION), (this_release(), m.PROTOCOL_VERSION)]
 )
 def test_a_cluster_begins_with_the_older_version_if_a_process_of_the_older_release_was_found(
     release: Any, version: int
@@ -246,7 +246,8 @@ def test_what_members_must_agree_on_is_checked_before_admission(field: str, valu
 def test_another_protocol_is_refused_for_good() -> None:
     c = Cluster("A")
     node = c.nodes["A"]
-    request = m.JoinRequest(1, lone_id("B"), "phalanx", m.PROTOCOL_VERSION + 1, 1)
+    later = Release(m.PROTOCOL_VERSION + 1, m.PROTOCOL_VERSION + 1)
+    request = m.JoinRequest(1, lone_id("B"), "phalanx", later.oldest, 1, release=later)
     effects = node.handle(Received(lone_id("B"), request), c.now)
     refusal = next(effect.message for effect in effects if isinstance(effect, Send))
     spoken = f"protocols {m.OLDEST_PROTOCOL_VERSION} to {m.PROTOCOL_VERSION}"
@@ -442,7 +443,7 @@ def test_a_repeated_request_of_a_member_does_not_admit_it_twice() -> None:
     c = Cluster("AB")
     version = c.version("A")
     c.hold_all()
-    request = m.JoinRequest(9, c.id("B"), "phalanx", m.PROTOCOL_VERSION, 1)
+    request = m.JoinRequest(9, c.id("B"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1, release=this_release())
     c.say("B", "A", request)
     assert c.version("A") == version
     a = c.nodes["A"]
@@ -507,7 +508,10 @@ def test_of_two_incarnations_of_one_address_that_wait_together_the_later_is_admi
     c.settle()
     first, second = (member_id(address("J"), f"J{number}") for number in (1, 2))
     for joiner in (first, second):
-        c.feed("A", Received(joiner, m.JoinRequest(1, joiner, "phalanx", m.PROTOCOL_VERSION, 1)))
+        c.feed(
+            "A",
+            Received(joiner, m.JoinRequest(1, joiner, "phalanx", m.OLDEST_PROTOCOL_VERSION, 1, release=this_release())),
+        )
     c.release()
     c.settle()
     view = c.nodes["A"].membership.view

@@ -5,6 +5,7 @@ import pytest
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
+from phalanx.common.versions import this_release
 from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
@@ -67,7 +68,7 @@ def test_a_joiner_that_asks_again_while_it_waits_is_answered_once_and_by_its_lat
     c.hold("C", "A")
     c.start("D")
     c.settle()
-    c.say("D", "A", m.JoinRequest(7, c.id("D"), "phalanx", m.PROTOCOL_VERSION, 1))
+    c.say("D", "A", m.JoinRequest(7, c.id("D"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1, release=this_release()))
     assert c.pending("A", "D", m.JoinResponse) == []
     c.hold("A", "D")
     c.release("C", "A")
@@ -108,7 +109,7 @@ def test_the_maximum_counts_those_that_are_about_to_be_admitted() -> None:
 def test_the_same_identity_at_another_address_is_refused() -> None:
     c = Cluster("AB")
     copied = MemberId(f"{address('Z')}/B1")
-    request = m.JoinRequest(1, copied, "phalanx", m.PROTOCOL_VERSION, 1)
+    request = m.JoinRequest(1, copied, "phalanx", m.OLDEST_PROTOCOL_VERSION, 1, release=this_release())
     effects = c.nodes["A"].handle(Received(copied, request), c.now)
     refusal = next(effect.message for effect in effects if isinstance(effect, Send))
     assert isinstance(refusal, m.JoinRefused)

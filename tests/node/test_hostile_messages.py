@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import ClientId, MemberId
+from phalanx.common.versions import this_release
 from phalanx.machine.inputs import Received
 from phalanx.partition.coordinator.table_publication import COALESCE_PUBLICATIONS_MS
 from phalanx.wire import messages as m
@@ -107,7 +108,7 @@ def _shared() -> Cluster:
 
 
 def join_request(member: str) -> m.JoinRequest:
-    return m.JoinRequest(1, MemberId(member), "phalanx", m.PROTOCOL_VERSION, 3)
+    return m.JoinRequest(1, MemberId(member), "phalanx", m.OLDEST_PROTOCOL_VERSION, 3, release=this_release())
 
 
 @pytest.mark.parametrize(

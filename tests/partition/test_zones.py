@@ -7,6 +7,7 @@ import pytest
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ProtocolError, UsageError
 from phalanx.common.traits import MAX_WEIGHT, Traits
+from phalanx.common.versions import this_release
 from phalanx.wire import messages as m
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
 from support.harness import Cluster, lone_id
@@ -113,7 +114,7 @@ def test_every_view_says_what_is_special_about_its_members() -> None:
 
 def test_traits_travel_and_a_weight_of_nothing_is_refused() -> None:
     def asking(traits: Traits) -> m.JoinRequest:
-        return m.JoinRequest(1, lone_id("B"), "phalanx", m.PROTOCOL_VERSION, 1, traits)
+        return m.JoinRequest(1, lone_id("B"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1, traits, release=this_release())
 
     request = asking(Traits("rack 7", 2.5, True))
     assert FrameReader(message_decoder).feed(encode_frame(request)) == [request]

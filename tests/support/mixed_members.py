@@ -3,40 +3,41 @@
 from typing import Any
 
 from phalanx.common.ids import ClientId
-from phalanx.common.versions import FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION, Release, this_release
+from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, this_release
 from phalanx.common.view import MembersView, pack_releases
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 
 from .harness import Lone, lone_id
 
-OLD, NEW = FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION
+OLD, NEW = OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 INTERVAL = 1_000
 
 
 def view_of(members: str, version: int, new: str = "", cluster_version: int = OLD, maker: str = "") -> MembersView:
-    """A list of which the members `new` have told that they are of this build."""
+    """A list of which the members `new` are of this build, and the others of the release before."""
     ids = tuple(lone_id(name) for name in members)
     packed = pack_releases(ids, {lone_id(name): this_release() for name in new})
     return MembersView(version, lone_id(maker or members[0]), ids, (), cluster_version, *packed)
 
 
 class Master(Lone):
-    """The master A of some slaves: the mastership was handed over to it by Z, of the first release."""
+    """The master A of some slaves: the mastership was handed over to it by Z, of the release before."""
 
-    def __init__(self, names: str, view: MembersView | None = None, **settings: Any) -> None:
+    def __init__(self, names: str, view: MembersView | None = None, *, old: str = "", **settings: Any) -> None:
+        """`old`: slaves that are of the release before, too."""
         super().__init__("A", f"Z{names}", 5, **settings)
         self.names = names.replace("A", "")
-        self.hear("Z", m.MembersUpdate(view or view_of(names, 6, maker="Z")))
+        new = "".join(name for name in names if name not in old)
+        self.hear("Z", m.MembersUpdate(view or view_of(names, 6, new, maker="Z")))
         assert self.membership.is_master
         self.sent.clear()
 
-    def tell(self, names: str, release: Release | None = None) -> None:
-        """These slaves say what their builds speak."""
+    def tell(self, names: str) -> None:
+        """These slaves say that they have seen nobody go."""
         for name in names:
             view = self.membership.state.joined()
-            told = m.MasterConfirmation(view.version, view.maker, -1, release=release or this_release(), departures=())
-            self.hear(name, told)
+            self.hear(name, m.MasterConfirmation(view.version, view.maker, -1, departures=()))
 
     def beats(self, count: int, hearing: str | None = None) -> None:
         self.advance(count * INTERVAL, hearing=self.names if hearing is None else hearing)

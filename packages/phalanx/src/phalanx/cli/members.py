@@ -17,7 +17,7 @@ from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.reports.losses import as_objects
-from phalanx.reports.members import as_object, release_words, version_words
+from phalanx.reports.members import as_object, version_words
 from phalanx.wire.messages import LossesReply, MembersReply
 
 
@@ -102,7 +102,7 @@ def members(
         zone = [traits.zone] if has_zones else []
         marked = Text(", ".join(mark for mark in marks if mark))
         marked.highlight_words(["suspected"], "red")
-        release = release_words(view.all_releases()[member])
+        release = view.all_releases()[member].name
         rows.add_row(str(age), address_of(member), incarnation_of(member), release, *zone, marked)
     console().print(rows)
     console().print(Text(version_words(view, waits_for)))

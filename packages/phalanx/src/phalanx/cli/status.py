@@ -26,7 +26,7 @@ from phalanx.common.memory import format_bytes
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
-from phalanx.reports.members import release_words, version_words
+from phalanx.reports.members import version_words
 from phalanx.reports.partitions import Seen
 from phalanx.reports.progress import in_one_line
 from phalanx.reports.status import Look, MemberAnswer, as_object, not_counted, problems, silent_owners
@@ -171,7 +171,7 @@ def _members(look: Look, is_narrow: bool, with_activity: bool) -> Table:
         marks = ["master"] if member == view.master else []
         marks += ["lite"] if traits.lite else []
         marks += [f"zone {traits.zone}"] if traits.zone else []
-        marks += [release_words(releases[member])] if is_mixed else []
+        marks += [releases[member].name] if is_mixed else []
         entries = memory = ""
         description = Text(", ".join(marks))
         if says is None:

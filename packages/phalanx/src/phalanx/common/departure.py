@@ -7,14 +7,14 @@ import enum
 import msgspec
 
 from phalanx.common.ids import Address, MemberId
-from phalanx.common.versions import FIRST_PROTOCOL_VERSION
+from phalanx.common.versions import OLDEST_PROTOCOL_VERSION
 
 
 class HowGone(enum.IntEnum):
     """What is known of a member that went. What says more about the same member has the greater number."""
 
     UNKNOWN = 0
-    """A member of the first release has told the address: it says neither who was there nor how it went."""
+    """Only its address is known, that of a seed which did not answer when the cluster began: a member may be there."""
     CUT_OFF = 1
     """It was removed and may live: then it keeps its data aside, or goes on as another side of the cluster."""
     ENDED = 2
@@ -31,8 +31,8 @@ class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     minutes: int
     """For how long to remember it: the clocks of members show different times."""
     how: HowGone
-    newest: int = FIRST_PROTOCOL_VERSION
-    """The newest version of the protocol that it speaks; if that is not known, that of the first release."""
+    newest: int = OLDEST_PROTOCOL_VERSION
+    """The newest version of the protocol that it speaks; if that is not known, the oldest."""
 
 
 Departures = tuple[Departed, ...]

@@ -13,8 +13,6 @@ from typing import Annotated
 
 import msgspec
 
-FIRST_PROTOCOL_VERSION = 8
-"""Whose build is not told is taken to speak this version alone."""
 OLDEST_PROTOCOL_VERSION = 8
 """The oldest version that this build speaks: that of the release before it."""
 PROTOCOL_VERSION = 9
@@ -23,20 +21,16 @@ MAX_NAME_LENGTH = 40
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a member's build speaks, as it told when it asked to join. The defaults are those of the first release."""
+    """What a member's build speaks, as it told when it asked to join. The defaults are for one of which that is not known."""
 
-    newest: int = FIRST_PROTOCOL_VERSION
-    oldest: int = FIRST_PROTOCOL_VERSION
+    newest: int = OLDEST_PROTOCOL_VERSION
+    oldest: int = OLDEST_PROTOCOL_VERSION
     name: Annotated[str, msgspec.Meta(max_length=MAX_NAME_LENGTH)] = ""
     """The version of the package; for people only. Empty: not told."""
 
     def speaks(self, version: int) -> bool:
         """Return whether the member understands this version."""
         return self.oldest <= version <= self.newest
-
-
-FIRST_RELEASE = Release()
-"""Members of the first release say nothing of it."""
 
 
 def this_release(name: str = "") -> Release:
@@ -57,7 +51,7 @@ def agree(one: Release, other: Release) -> int | None:
 
 
 def range_words(release: Release) -> str:
-    """Say which versions these are: "protocol 7" or "protocols 7 to 8"."""
+    """Say which versions these are: "protocol 8" or "protocols 8 to 9"."""
     if release.oldest == release.newest:
         return f"protocol {release.newest}"
     return f"protocols {release.oldest} to {release.newest}"

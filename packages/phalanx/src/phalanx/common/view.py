@@ -16,7 +16,10 @@ import msgspec
 from phalanx.common.ids import MemberId, log_form
 from phalanx.common.invariant import invariant
 from phalanx.common.traits import USUAL, Traits
-from phalanx.common.versions import FIRST_PROTOCOL_VERSION, FIRST_RELEASE, Release
+from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, Release
+
+UNTOLD = Release()
+"""What a member is taken to speak if its view does not say it."""
 
 
 class ViewId(msgspec.Struct, frozen=True, array_like=True):
@@ -47,12 +50,12 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     """The members, oldest first."""
     traits: tuple[tuple[MemberId, Traits], ...] = ()
     """The traits of members that are not the usual ones, in the same order."""
-    cluster_version: int = FIRST_PROTOCOL_VERSION
+    cluster_version: int = OLDEST_PROTOCOL_VERSION
     """The version of the protocol that may be used between members: every member speaks it (PX-42)."""
     releases: tuple[Release, ...] = ()
     """The releases that are there, each once."""
     release_indices: tuple[int, ...] = ()
-    """By member: the place of its release in `releases`, counted from 1; 0: it has not told, so it is of the first release."""
+    """By member: the place of its release in `releases`, counted from 1; 0: unknown."""
     is_version_held: bool = False
     """Whether an operator holds the cluster version back: no master raises it by itself (PX-47)."""
 
@@ -76,18 +79,11 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         """Return whether messages and fields that came with this version may be sent to members of this view."""
         return self.cluster_version >= version
 
-    def known_releases(self) -> dict[MemberId, Release]:
-        """Return what members have told of their builds; who is missing is of the first release, or has yet to tell."""
-        return {
-            member: self.releases[index - 1]
-            for member, index in zip(self.members, self.release_indices, strict=False)
-            if 0 < index <= len(self.releases)
-        }
-
     def all_releases(self) -> dict[MemberId, Release]:
         """Return what each member's build speaks, oldest member first."""
-        known = self.known_releases()
-        return {member: known.get(member, FIRST_RELEASE) for member in self.members}
+        places = dict(enumerate(self.releases, 1))
+        indices = dict(zip(self.members, self.release_indices, strict=False))
+        return {member: places.get(indices.get(member, 0), UNTOLD) for member in self.members}
 
     @property
     def data_members(self) -> tuple[MemberId, ...]:
@@ -130,7 +126,7 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         kept = tuple(member for member in self.members if member not in removed)
         special = (*(pair for pair in self.traits if pair[0] not in removed), *only_special(traits))
         members = kept + added
-        packed = pack_releases(members, self.known_releases() | dict(releases or {}))
+        packed = pack_releases(members, self.all_releases() | dict(releases or {}))
         return MembersView(
             self.version + 1, maker, members, special, self.cluster_version, *packed, self.is_version_held
         )
@@ -142,12 +138,11 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         changes = {"version": self.version + 1, "maker": maker, "traits": only_special(changed)}
         return msgspec.structs.replace(self, **changes)
 
-    def with_version(
-        self, maker: MemberId, cluster_version: int, releases: Mapping[MemberId, Release], *, is_held: bool
-    ) -> MembersView:
-        """Make the next version, with this cluster version, and with the releases that members have reported."""
-        packed = pack_releases(self.members, self.known_releases() | dict(releases))
-        return MembersView(self.version + 1, maker, self.members, self.traits, cluster_version, *packed, is_held)
+    def with_version(self, maker: MemberId, cluster_version: int, *, is_held: bool) -> MembersView:
+        """Make the next version, with another cluster version, held back or not."""
+        changes = {"version": self.version + 1, "maker": maker}
+        changes |= {"cluster_version": cluster_version, "is_version_held": is_held}
+        return msgspec.structs.replace(self, **changes)
 
     def log_lines(self, this: MemberId | None = None, *, legacy: bool = False) -> list[str]:
         """Return the lines that show the list in a log. `this`: the member to mark. `legacy`: without size and version."""
@@ -170,5 +165,6 @@ def pack_releases(
 ) -> tuple[tuple[Release, ...], tuple[int, ...]]:
     """Return the releases and, by member, the places of theirs, as a view has them."""
     places: dict[Release, int] = {}
-    indices = [places.setdefault(known[each], len(places) + 1) if each in known else 0 for each in members]
+    told = [known.get(each, UNTOLD) for each in members]
+    indices = [places.setdefault(release, len(places) + 1) if release != UNTOLD else 0 for release in told]
     return tuple(places), tuple(indices) if places else ()

@@ -85,7 +85,7 @@ class ListedMember(TypedDict):
     zone: str
     weight: float
     lite: Annotated[bool, Meta(description="Whether it holds no data.")]
-    release: Annotated[str | None, Meta(description="null: it is of the first release, which does not tell its own.")]
+    release: Annotated[str, Meta(description="The version of the package that it runs.")]
     protocols: Annotated[list[int], Meta(description="The oldest and the newest protocol that it speaks.")]
 
 

@@ -8,19 +8,16 @@ from phalanx.common.view import MembersView
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.master_duties import MasterDuties
-from phalanx.membership.table_news import TableNews
 from phalanx.membership.view_change import ViewChange
-from phalanx.wire.messages import JoinResponse, MembersUpdate
 
 
 class DepartureJudge:
     """Notes how members went that are not in the next view."""
 
-    def __init__(self, gone: GoneMembers, duties: MasterDuties, suspicions: Suspicions, table: TableNews) -> None:
+    def __init__(self, gone: GoneMembers, duties: MasterDuties, suspicions: Suspicions) -> None:
         self._gone = gone
         self._duties = duties
         self._suspicions = suspicions
-        self._table = table
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
         """Note how each member went that is not in the next view, from what is known before the view is followed."""
@@ -35,16 +32,11 @@ class DepartureJudge:
         for member, release in before.all_releases().items():
             if member not in staying:
                 took_nothing = member in self._duties.leaving or before.traits_of(member).lite
-                how = self._how_gone(member, view, change.told)
+                how = self._how_gone(member, view)
                 self._gone.departures.note(member, how, release.newest, now, took_nothing=took_nothing)
 
-    def _how_gone(self, member: MemberId, view: MembersView, told: MembersUpdate | JoinResponse | None) -> HowGone:
+    def _how_gone(self, member: MemberId, view: MembersView) -> HowGone:
         # Who hands the mastership over makes the view without itself.
         if member == view.maker or member in self._duties.let_go:
-            return HowGone.LEFT
-        # A master of the first release does not say who left in good order. Such a member has handed over its replicas, and the
-        # table that says so came before the view; who is cut off holds some, unless it has just joined.
-        is_untold = told is not None and told.departures is None and member not in self._suspicions.suspected
-        if is_untold and not self._table.replicas_of(member):
             return HowGone.LEFT
         return HowGone.ENDED if member in self._suspicions.deserted else HowGone.CUT_OFF

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.versions import FIRST_RELEASE
 from phalanx.common.view import MembersView, only_special, pack_releases
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.accession import Accession
 from phalanx.membership.incarnation import Incarnation
 from phalanx.membership.join.discovering import Discovering
-from phalanx.membership.join.joining import Joining, JoinOutcome, release_of
+from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.membership.join.surroundings import JoinSurroundings
 from phalanx.membership.merge.rejoin import Rejoining
 from phalanx.wire.join_events import Joined, JoinGivenUp
@@ -76,7 +75,7 @@ class Entry:
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         """Note a joiner's request, which can come while this member is in no cluster itself."""
         if self._joining is not None:
-            self._surroundings.note_looking(sender, release_of(message))
+            self._surroundings.note_looking(sender, message.release)
             self._follow_join(self._joining.on_joiner(sender, message, now), now)
 
     def expects(self, message: JoinResponse) -> bool:
@@ -106,8 +105,8 @@ class Entry:
         if message.come_back and joining.expects(message.request_id):
             self._incarnation.end("was removed before it knew that it had been admitted", rejoin=(sender,))
         else:
-            if message.retry and not message.in_cluster:
-                self._surroundings.note_looking(sender, message.release or FIRST_RELEASE)
+            if message.retry and not message.in_cluster and message.release is not None:
+                self._surroundings.note_looking(sender, message.release)
             self._follow_join(joining.on_refused(sender, message, now), now)
 
     def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:

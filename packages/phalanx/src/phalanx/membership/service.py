@@ -128,7 +128,7 @@ class MembershipService:
         self.ticker = Ticker(config, suspicions, heartbeats, contact)
 
         # How an incarnation begins, gets its views, and ends.
-        judge = DepartureJudge(gone, duties, suspicions, table)
+        judge = DepartureJudge(gone, duties, suspicions)
         followers = (judge, gone, duties, wishes, watch, self.ticker, majority)
         self.installation = ViewInstallation(local, state, publisher, followers)
         self.incarnation = Incarnation(local, state, wishes, Inheritance(state, majority, gone, wishes))

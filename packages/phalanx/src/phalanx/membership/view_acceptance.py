@@ -125,7 +125,7 @@ class MasterLists:
     def on_repeated(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         """Take over what the master sends again with the present list."""
         self._gone.former.learn(message.former, now)
-        self._gone.learn_departures(message, now)
+        self._gone.departures.learn(message.departures, now)
         self._suspicions.note_alive(sender, now, "CS-50")
         self._majority.quorum.on_view_repeated(message.view, message.footing)
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.common.ids import MemberId, address_of, incarnation_of
-from phalanx.common.versions import Release
 from phalanx.common.view import MembersView
-
-
-def release_words(release: Release) -> str:
-    """Return the release of a member as people name it; one of the first release does not tell its own."""
-    return release.name or f"protocol {release.newest}"
 
 
 def version_words(view: MembersView, waits_for: str) -> str:
@@ -56,7 +50,7 @@ def as_object(
                 "zone": view.traits_of(member).zone,
                 "weight": view.traits_of(member).weight,
                 "lite": view.traits_of(member).lite,
-                "release": releases[member].name or None,
+                "release": releases[member].name,
                 "protocols": [releases[member].oldest, releases[member].newest],
             }
             for member in view.members

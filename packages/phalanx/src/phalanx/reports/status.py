@@ -92,5 +92,5 @@ def as_object(look: Look) -> dict[str, Any]:
         each["event_log_problem"] = says.safety.event_log_problem if says is not None else None
         each["suspects"] = says.safety.suspected if says is not None else None
         each["master"] = each["member"] == view.master
-        each["release"] = releases[each["member"]].name or None
+        each["release"] = releases[each["member"]].name
     return found | {"maps": [{"map": name, "size": size} for name, size in look.sizes.items()]}

@@ -18,7 +18,7 @@ class Hello(WireMessage, tag=1, frozen=True):
     """From the connecting side: its identity, and the member that it wants to reach."""
 
     protocol: int
-    """The oldest version of the protocol that the connecting side speaks: the first release accepts only its own here."""
+    """The oldest version of the protocol that the connecting side speaks."""
     cluster: str
     sender: str
     """A member's identity, or the random name of a client. A sender's new connection replaces its old one."""
@@ -29,10 +29,10 @@ class Hello(WireMessage, tag=1, frozen=True):
     reached: str = ""
     """The numeric address that the socket is connected to: what a host name in `receiver` resolved to."""
     newest: int = 0
-    """The newest version that the connecting side speaks; 0: it is of the first release, and speaks `protocol` alone."""
+    """The newest version that the connecting side speaks; 0: `protocol` alone."""
     onward: str = ""
     """The member to which the accepting side is to pass on, byte for byte, what follows its Welcome, and pass back what that
-    answers; empty: it is meant itself. Since protocol 8: an older member would take the connection for one with itself."""
+    answers; empty: it is meant itself."""
 
 
 class Welcome(WireMessage, tag=2, frozen=True):
@@ -42,7 +42,7 @@ class Welcome(WireMessage, tag=2, frozen=True):
     proof: bytes = b""
     """The proof that the accepting side has the cluster's secret; empty: there is no secret."""
     protocol: int = 0
-    """The version that both sides speak from now on; 0: the accepting side is of the first release."""
+    """The version that both sides speak from now on."""
 
 
 class Refused(WireMessage, tag=3, frozen=True):
@@ -62,7 +62,7 @@ class Challenge(WireMessage, tag=4, frozen=True):
     nonce: bytes
     """Random bytes for this connection."""
     protocol: int = 0
-    """As in `Welcome`. The proofs cover it, unless it is 0."""
+    """As in `Welcome`. The proofs cover it."""
 
 
 class Proof(WireMessage, tag=5, frozen=True):
@@ -81,7 +81,7 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     member: MemberId
     cluster: str
     protocol: int
-    """The oldest version of the protocol that the joiner speaks: the first release admits only its own."""
+    """The oldest version of the protocol that the joiner speaks, as in `release`, which decides."""
     partition_count: int
     traits: Traits = Traits()
     reaches: tuple[MemberId, ...] = ()
@@ -91,8 +91,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     """What the joiner's process knows of stable views; None: it was no member before."""
     known: tuple[Address, ...] = ()
     """Addresses where members of this cluster may be: the joiner's seeds, and former members that it remembers."""
-    release: Release | None = None
-    """What the joiner's build speaks; None: it is of the first release."""
+    release: Release = Release()
+    """What the joiner's build speaks."""
     departures: Departures = ()
     """How members went, as far as the joiner's process knows from an incarnation before."""
     may_found: bool = True
@@ -116,8 +116,8 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     """Addresses of former members, where another side of the cluster may be: the joiner has to look there, too."""
     age_ms: Millis = 0
     """How long the cluster has existed at least."""
-    departures: Departures | None = None
-    """How members went; None: the master is of the first release, which does not say it."""
+    departures: Departures = ()
+    """How members went."""
 
 
 class JoinRedirect(WireMessage, tag=12, frozen=True):
@@ -142,7 +142,7 @@ class JoinRefused(WireMessage, tag=13, frozen=True):
     reach: tuple[MemberId, ...] = ()
     """The members that the joiner must first reach and hear from."""
     release: Release | None = None
-    """What the refusing member's build speaks; None: it is of the first release."""
+    """What the refusing member's build speaks, if it is in no cluster; None: not told."""
 
 
 class MembersUpdate(WireMessage, tag=14, frozen=True):
@@ -155,7 +155,7 @@ class MembersUpdate(WireMessage, tag=14, frozen=True):
     """The quorum state of the view."""
     former: Former = ()
     """As in `JoinResponse`."""
-    departures: Departures | None = None
+    departures: Departures = ()
     """As in `JoinResponse`."""
 
 
@@ -242,7 +242,7 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     clock: int = 0
     """As in `Heartbeat`."""
     release: Release | None = None
-    """What the slave's build speaks, if its view does not say it right: an earlier master was of the first release."""
+    """Not used any more: the view says what each member's build speaks."""
     departures: Departures | None = None
     """How members went, as the slave knows it, while it speaks a newer version than the cluster's; None: not told."""
 

@@ -188,7 +188,7 @@ class ReplicasReply(WireMessage, tag=99, frozen=True):
     hidden_entries: int = 0
     """How many entries jobs have staged or kept as snapshots; not part of `entries`."""
     maps: tuple[MapHeld, ...] = ()
-    """What it holds of its largest maps, `MOST_MAPS` at most; none of a member of the first release."""
+    """What it holds of its largest maps, `MOST_MAPS` at most."""
 
 
 class HistoryReply(WireMessage, tag=101, frozen=True):
@@ -237,7 +237,7 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     memory_limit: int = 0
     """Its memory limit in bytes; 0: it has none."""
     event_log_problem: str = ""
-    """Why its event log cannot be written now; empty: it can, there is none, or the member is of the first release."""
+    """Why its event log cannot be written now; empty: it can, or there is none."""
 
 
 class ActivityReply(WireMessage, tag=109, frozen=True):

@@ -117,7 +117,7 @@ class UpdateValue(WireMessage, tag=81, frozen=True):
     entry does not expire so; `MAP_IDLE`: the map's."""
     life: LifeRule = LifeRule.ANY
     """The present time to live on which the update depends: where it is another one, nothing changes, and the answer is
-    False. Since protocol 8: an older owner ignores it, so it is used only where the cluster version is 8 or more."""
+    False."""
 
 
 class UpdateWhere(WireMessage, tag=83, frozen=True):
@@ -276,7 +276,7 @@ class SizeOf(WireMessage, tag=68, frozen=True):
     of: int
     """The partition count that the caller knows: an owner with another count does nothing."""
     by_partition: bool = False
-    """Whether the reply names the partitions that have entries. Members of protocol 7 only count."""
+    """Whether the reply names the partitions that have entries."""
 
 
 class ClearPartitions(WireMessage, tag=69, frozen=True):
@@ -458,7 +458,7 @@ class AcceptView(WireMessage, tag=142, frozen=True):
 
 
 class RaiseClusterVersion(WireMessage, tag=174, frozen=True):
-    """Raise the cluster version, and hold it back no longer. Only the master does so, for an operator. Since protocol 8.
+    """Raise the cluster version, and hold it back no longer. Only the master does so, for an operator.
 
     From then on no member of an older release is admitted.
     """
@@ -469,7 +469,7 @@ class RaiseClusterVersion(WireMessage, tag=174, frozen=True):
 
 
 class HoldClusterVersion(WireMessage, tag=175, frozen=True):
-    """Let no master raise the cluster version by itself, or (not `holds`) let them again. Since protocol 8."""
+    """Let no master raise the cluster version by itself, or (not `holds`) let them again."""
 
     id: int
     holds: bool
@@ -497,7 +497,7 @@ class ChangeMap(WireMessage, tag=79, frozen=True):
     map: Text
     change: MapChange
     schema_before: SchemaText | None = None
-    """Of which schema the change's was made: refused if the map has yet another one. None: of none. Since protocol 8."""
+    """Of which schema the change's was made: refused if the map has yet another one. None: of none."""
 
 
 class Replacement(enum.IntEnum):
@@ -527,4 +527,4 @@ class ReplaceContent(WireMessage, tag=162, frozen=True):
     batch: Batch | None = None
     """With BEGIN: the query's batch whose content this is; None: it is not a batch of a query."""
     schema: SchemaText | None = None
-    """With BEGIN: the map's schema once this content is in its place; empty: none; None: as it is. Since protocol 8."""
+    """With BEGIN: the map's schema once this content is in its place; empty: none; None: as it is."""

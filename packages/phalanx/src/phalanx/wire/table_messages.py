@@ -108,7 +108,7 @@ class TableAck(WireMessage, tag=34, frozen=True):
 class MigrationOrder(WireMessage, tag=53, frozen=True):
     """The master tells the partition's owner to bring the destination's replica up to date for a migration.
 
-    Without a destination a replica is to be cleared, and the owner only says that it is there; from cluster version 8 on.
+    Without a destination a replica is to be cleared, and the owner only says that it is there.
     """
 
     partition: int

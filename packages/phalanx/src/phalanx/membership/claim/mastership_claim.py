@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.quorum import VoterHistory
 from phalanx.common.transitions import TransitionTable
-from phalanx.common.versions import FIRST_RELEASE, Release
+from phalanx.common.versions import Release
 from phalanx.common.view import MembersView, pack_releases
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.quorum.lease import with_margin
@@ -168,11 +168,9 @@ class Claim:
         final = (self._this, *members)
         told = {member: traits for view in self._views.values() for member, traits in view.traits}
         special = tuple((member, told[member]) for member in final if member in told)
-        known: dict[MemberId, Release] = {}
-        for view in self._views.values():
-            known |= view.known_releases()
+        known = self.seen()
         # A member that has seen it raised can send what came with it, and all that can be asked speak it (PX-46).
-        spoken = min(known.get(member, FIRST_RELEASE).newest for member in final)
+        spoken = min(known[member].newest for member in final)
         raised = max(view.cluster_version for view in self._views.values())
         packed = pack_releases(final, known)
         # Above every list that was seen, also of those that agreed and are left out (CS-65).
@@ -185,8 +183,6 @@ class Claim:
         seen: dict[MemberId, Release] = {}
         for view in self._views.values():
             seen |= view.all_releases()
-        for view in self._views.values():
-            seen |= view.known_releases()
         return seen
 
     def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, VoterHistory | None]]:

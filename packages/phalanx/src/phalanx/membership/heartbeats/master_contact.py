@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.versions import FIRST_RELEASE
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.majority import Majority
@@ -43,10 +42,9 @@ class ConfirmationSender:
         # In a large cluster, too, a lease must be renewed before it is over.
         self._next = now + (min(pause_ms, config.lease_ms // 4) if config.lease_ms else pause_ms)
         wants_answer = state.watching.is_ring and master not in state.watching.watched
-        release = local.release if view.known_releases().get(local.this, FIRST_RELEASE) != local.release else None
         confirmation = MasterConfirmation(
-            view.version, view.maker, self._table.version, wants_answer, local.read_clock(now), release,
-            self._gone.told_to_master(view),
+            view.version, view.maker, self._table.version, wants_answer, local.read_clock(now),
+            departures=self._gone.told_to_master(view),
         )  # fmt: skip
         local.out.send(master, confirmation)
 

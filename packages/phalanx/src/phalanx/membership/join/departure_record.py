@@ -20,7 +20,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.departure import Departed, Departures, HowGone
 from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
-from phalanx.common.versions import FIRST_PROTOCOL_VERSION
+from phalanx.common.versions import OLDEST_PROTOCOL_VERSION
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.membership.join.former_members import MINUTE_MS, REMEMBERED, TOLD
 
@@ -85,9 +85,9 @@ class DepartureRecord:
             self._take(each.member, each.how, each.newest, self._until(each.minutes, now))
 
     def learn_unknown(self, former: Former, now: Millis) -> None:
-        """Note the addresses that a member of the first release names: former members can be cut off there."""
+        """Note addresses of which no more is known: members of the oldest version can be cut off there."""
         for address, minutes in former:
-            self._take(address, HowGone.UNKNOWN, FIRST_PROTOCOL_VERSION, self._until(minutes, now))
+            self._take(address, HowGone.UNKNOWN, OLDEST_PROTOCOL_VERSION, self._until(minutes, now))
 
     def _until(self, minutes: int, now: Millis) -> Millis:
         return now + min(minutes * MINUTE_MS, self._config.former_members_ms) if minutes > 0 else 0

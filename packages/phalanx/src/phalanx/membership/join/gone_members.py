@@ -8,13 +8,12 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.departure import Departed, Departures, HowGone
 from phalanx.common.former_incarnation import Former, FormerIncarnation
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.common.versions import FIRST_RELEASE, PROTOCOL_VERSION, Release
+from phalanx.common.versions import PROTOCOL_VERSION, Release
 from phalanx.common.view import MembersView
 from phalanx.membership.join.departure_record import DepartureRecord
-from phalanx.membership.join.former_members import FormerMembers, lasting, lasting_minutes
-from phalanx.membership.join.joining import release_of
+from phalanx.membership.join.former_members import FormerMembers, lasting_minutes
 from phalanx.membership.view_change import ViewChange
-from phalanx.wire.messages import JoinRequest, JoinResponse, MembersUpdate
+from phalanx.wire.messages import JoinRequest
 
 
 class GoneMembers:
@@ -46,21 +45,12 @@ class GoneMembers:
         before = change.before.members if change.before is not None else ()
         self.former.on_view(before, change.view.members, now)
         if change.told is not None:
-            self.learn_departures(change.told, now)
-
-    def learn_departures(self, told: MembersUpdate | JoinResponse, now: Millis) -> None:
-        """Take over what the master knows of how members went."""
-        if told.departures is not None:
-            self.departures.learn(told.departures, now)
-        else:
-            self.departures.learn_unknown(told.former, now)
+            self.departures.learn(change.told.departures, now)
 
     def learn_from_joiner(self, request: JoinRequest, now: Millis) -> None:
-        """Take over what a joiner's process knows from an incarnation before; one of the first release names addresses only."""
+        """Take over what a joiner's process knows from an incarnation before."""
         self.former.remember(request.known, now)
         self.departures.learn(request.departures, now)
-        if release_of(request) == FIRST_RELEASE and request.memory is not None:
-            self.departures.learn_unknown(lasting(self._config, request.known), now)
 
     def leave_out(
         self, seen: Mapping[MemberId, Release], view: MembersView, members: Collection[MemberId], now: Millis

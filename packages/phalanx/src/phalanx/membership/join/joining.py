@@ -29,7 +29,7 @@ from phalanx.common.departure import Departures
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
 from phalanx.common.quorum import VoterHistory
-from phalanx.common.versions import Release, agree, range_words, this_release
+from phalanx.common.versions import agree, range_words, this_release
 from phalanx.common.words import counted
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.machine.local_context import LocalContext
@@ -69,11 +69,8 @@ def refusal_of(
         )
     if request.cluster != config.cluster:
         return f"this member belongs to cluster {config.cluster!r}, not to {request.cluster!r}"
-    if agree(this_release(), release_of(request)) is None:
-        return (
-            f"this cluster speaks {range_words(this_release())}, not {range_words(release_of(request))}: upgrade the older "
-            f"side"
-        )
+    if agree(this_release(), request.release) is None:
+        return f"this cluster speaks {range_words(this_release())}, not {range_words(request.release)}: upgrade the older side"
     if request.lease_ms != config.lease_ms:
         return (
             f"this cluster has leases of {config.lease_ms} ms, the joiner is configured for {request.lease_ms}: set lease_ms "
@@ -87,11 +84,6 @@ def refusal_of(
             f"{request.partition_count}: set partition_count to the same number"
         )
     return ""
-
-
-def release_of(request: JoinRequest) -> Release:
-    """Return what the joiner's build speaks; one of the first release names only its protocol."""
-    return request.release or Release(request.protocol, request.protocol)
 
 
 class JoinOutcome(enum.Enum):

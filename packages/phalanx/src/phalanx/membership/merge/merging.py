@@ -52,7 +52,7 @@ def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, s
 
 
 def _spoken_by(message: MergeProbe) -> Release:
-    """Return the versions that all members of the asking side speak; one of the first release names one."""
+    """Return the versions that all members of the asking side speak."""
     return Release(message.newest or message.protocol, message.protocol)
 
 
@@ -152,7 +152,6 @@ class Merging:
             (spoken_by_all(mine.all_releases().values()), theirs) if gives_way else (_spoken_by(message), mine)
         )
         if not spoken.speaks(other.cluster_version):
-            # No answer: a master of the first release, which compares no versions, joins only where it is answered.
             whose = "this side's" if gives_way else "the other side's"
             self._record(message, f"{whose} members do not speak cluster version {other.cluster_version}: upgrade them")
         elif gives_way:

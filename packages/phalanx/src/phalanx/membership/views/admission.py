@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from phalanx.common.evacuation import Link
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of
-from phalanx.common.versions import FIRST_RELEASE, Release, range_words
+from phalanx.common.versions import Release, range_words
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.join.joining import refusal_of, release_of
+from phalanx.membership.join.joining import refusal_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
 from phalanx.membership.majority import Majority
 from phalanx.membership.outgoing import Heartbeats
@@ -66,7 +66,7 @@ class JoinRefusals:
         state, table, config = self._state, self._table, self._local.config
         if refusal := refusal_of(sender, message, self._local.this, config, table.partition_count, table.has_data):
             return refusal, "CS-09"
-        if state.is_master and (refusal := self._why_not_spoken(release_of(message))):
+        if state.is_master and (refusal := self._why_not_spoken(message.release)):
             return refusal, VERSION
         joiner = message.member
         identity, address = incarnation_of(joiner), address_of(joiner)
@@ -239,9 +239,7 @@ class Admission:
         replaced = frozenset(member for member in view.members if address_of(member) in addresses)
         existing = [member for member in view.others(this) if member not in replaced]
         traits = ((joiner, request.traits) for joiner, request in requests.items())
-        # Who names no release, and no newer protocol, is of the first release: the view says that by saying nothing.
-        told = {joiner: release_of(request) for joiner, request in requests.items()}
-        releases = {joiner: release for joiner, release in told.items() if release != FIRST_RELEASE}
+        releases = {joiner: request.release for joiner, request in requests.items()}
         new = view.with_change(this, replaced, tuple(joiners), traits, releases)
         self._newcomers.admit(requests, new.version, replaced)
         self._installation.install(new, "CS-10 joined", now)

@@ -28,8 +28,8 @@ WHAT = {
         "Start it with the newer release"
     ),
     HowGone.UNKNOWN: (
-        "{} is a seed that did not answer when the cluster began, or an address that a member of the first release has named: a "
-        "member may have been cut off there, and keep data that the cluster does not have. If one runs there, let it come back"
+        "{} is a seed that did not answer when the cluster began: a member may have been cut off there, and keep data that the "
+        "cluster does not have. If one runs there, let it come back"
     ),
 }
 """What is known of a member that is waited for, by how it went, and what to do; in the place of {}: where."""

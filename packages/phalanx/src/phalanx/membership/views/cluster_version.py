@@ -6,16 +6,12 @@ refused, so it waits as long as one may come back:
 
 1. A and B are new, C is old and is killed. 2. A raises the version at once. 3. C's supervisor starts it again, with the old
 release: it is refused, and the operator who wanted to go back to the old release cannot.
-
-A new master learns from confirmations what its view does not say of members' builds: 1. New B joins old A, whose views say
-nothing of releases. 2. A leaves, and new C is the master. 3. B tells C what C's view does not say; the next view says it.
 """
 
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.common.versions import PROTOCOL_VERSION, Release, range_words
-from phalanx.common.view import MembersView
+from phalanx.common.versions import PROTOCOL_VERSION, range_words
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import ViewInstallation
@@ -25,7 +21,7 @@ from phalanx.wire.view_events import ClusterVersionChanged
 
 
 class ClusterVersion:
-    """Raises the cluster version on the master, and tells in the view what members' builds speak."""
+    """Raises the cluster version on the master."""
 
     def __init__(
         self, local: LocalContext, state: MembershipState, awaited: AwaitedMembers, installation: ViewInstallation
@@ -34,58 +30,38 @@ class ClusterVersion:
         self._state = state
         self._awaited = awaited
         self._installation = installation
-        self._told_releases: dict[MemberId, Release] = {}
-        """What members of the view have told of their builds since the last view."""
-        self._told_since: Millis | None = None
-        """Since when members have told what the view does not say; None: none has."""
         self._look_at: Millis = 0
         """When to look again, while there is something to do."""
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        """Note, on the master, what a member says of its build that the view does not say, and how others went."""
-        release = message.release
-        if release is not None and release.newest >= release.oldest:
-            self._told_releases[sender] = release
+        """Note, on the master, what a member says of how others went."""
         if message.departures is not None:
             self._awaited.learn(sender, message.departures, now)
 
     @property
     def _has_work(self) -> bool:
-        """Whether a master may have to make a view that says more, or has a newer version."""
+        """Whether a master may have to make a view that has a newer version."""
         state = self._state
-        return state.is_master and (bool(self._told_releases) or state.joined().cluster_version < PROTOCOL_VERSION)
+        return state.is_master and not state.joined().speaks(PROTOCOL_VERSION)
 
     def next_deadline(self) -> Millis | None:
-        """Return when to look again: what it waits for ends with time, or is told with heartbeats and confirmations."""
+        """Return when to look again: what it waits for ends with time, or is told with confirmations."""
         return self._look_at if self._has_work else None
 
     def on_time(self, now: Millis) -> None:
-        """Raise, on the master, the version if nothing stands against it, and publish what members have told."""
+        """Raise, on the master, the version if nothing stands against it; else tell who is waited for."""
         if not self._has_work or now < self._look_at:
             return
-        state = self._state
-        view = state.joined()
         self._look_at = now + self._local.config.heartbeat_interval_ms
-        news = self._news(view)
         if not self.why_not_raised(now):
-            self._publish(self._spoken(view), now, is_held=False, rule="PX-44 all members speak it")
-            return
-        if view.cluster_version < PROTOCOL_VERSION:
-            self._awaited.tell(view, now, is_known=not self._why_not_known(now))
-        if not news:
-            self._told_since = None
-        elif self._told_since is None:
-            self._told_since = now
-        elif now >= self._told_since + 2 * self._local.config.heartbeat_interval_ms:
-            # Others have had the time to tell theirs: one view for all of them.
-            self._publish(
-                view.cluster_version, now, is_held=view.is_version_held, rule="PX-43 members told their releases"
-            )
+            self._publish(PROTOCOL_VERSION, now, is_held=False, rule="PX-44 all members speak it")
+        else:
+            self._awaited.tell(self._state.joined(), now, is_known=not self._why_not_known(now))
 
     def why_not_raised(self, now: Millis) -> str:
         """Say, on the master, why it does not raise the cluster version by itself now; empty: it does."""
         view = self._state.joined()
-        if view.cluster_version >= PROTOCOL_VERSION:
+        if view.speaks(PROTOCOL_VERSION):
             return f"it is {view.cluster_version}, the newest that this member speaks"
         if refusal := self._why_not_known(now):
             return refusal
@@ -134,8 +110,7 @@ class ClusterVersion:
 
     def _why_impossible(self, version: int, now: Millis) -> str:
         """Return why no view with this version can be made now; empty: one can."""
-        view = self._state.joined()
-        releases = view.all_releases() | self._news(view)
+        releases = self._state.joined().all_releases()
         older = [member for member, release in releases.items() if not release.speaks(version)]
         if older:
             spoken = range_words(releases[older[0]])
@@ -144,25 +119,9 @@ class ClusterVersion:
             return "another side of the cluster is on its way here, and knows this one as it is"
         return ""
 
-    def _spoken(self, view: MembersView) -> int:
-        """Return the newest version that every member speaks, and this build knows."""
-        releases = view.all_releases() | self._news(view)
-        return min(PROTOCOL_VERSION, *(release.newest for release in releases.values()))
-
-    def _news(self, view: MembersView) -> dict[MemberId, Release]:
-        """Return what members have told that the view does not say."""
-        known, members = view.known_releases(), self._state.members
-        told = self._told_releases | {self._local.this: self._local.release}
-        return {
-            member: release for member, release in told.items() if member in members and known.get(member) != release
-        }
-
     def _publish(self, version: int, now: Millis, *, is_held: bool, rule: str) -> None:
         state = self._state
         before = state.joined()
-        view = before.with_version(self._local.this, version, self._news(before), is_held=is_held)
-        self._told_releases.clear()
-        self._told_since = None
-        if (version, is_held) != (before.cluster_version, before.is_version_held):
-            self._local.out.record(ClusterVersionChanged(view.version, before.cluster_version, version, is_held, rule))
+        view = before.with_version(self._local.this, version, is_held=is_held)
+        self._local.out.record(ClusterVersionChanged(view.version, before.cluster_version, version, is_held, rule))
         self._installation.publish(view, rule, now)
