@@ -99,10 +99,10 @@ def test_a_stranger_learns_neither_the_clusters_name_nor_whom_it_reached() -> No
 
 def test_a_member_without_the_secret_does_not_pass_for_one() -> None:
     one = connecting()
-    assert one.answer(Welcome(THIS)) == greeting.PEER_NO_SECRET
+    assert one.answer(Welcome(THIS, protocol=PROTOCOL_VERSION)) == greeting.PEER_NO_SECRET
     one = connecting()
     assert isinstance(one.answer(Challenge(THIS, b"n" * 32)), Proof)
-    assert one.answer(Welcome(THIS, b"")) == greeting.PEER_ANOTHER_SECRET
+    assert one.answer(Welcome(THIS, b"", PROTOCOL_VERSION)) == greeting.PEER_ANOTHER_SECRET
     assert one.member is None
 
 
@@ -111,7 +111,7 @@ def test_its_own_proof_sent_back_proves_nothing() -> None:
     one = connecting()
     proof = one.answer(Challenge(THIS, one.hello.nonce))
     assert isinstance(proof, Proof)
-    assert one.answer(Welcome(THIS, proof.proof)) == greeting.PEER_ANOTHER_SECRET
+    assert one.answer(Welcome(THIS, proof.proof, PROTOCOL_VERSION)) == greeting.PEER_ANOTHER_SECRET
 
 
 def test_what_was_said_on_one_connection_is_of_no_use_on_another() -> None:
@@ -137,8 +137,8 @@ def test_what_was_said_on_one_connection_is_of_no_use_on_another() -> None:
 def test_a_proof_is_for_one_pair_and_one_cluster() -> None:
     """Whatever differs in what was said, the proof does not fit."""
     said = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32)
-    proof = OURS.prove("connecting", said, THIS, b"m" * 32)
-    assert OURS.is_proved(proof, "connecting", said, THIS, b"m" * 32)
+    proof = OURS.prove("connecting", said, THIS, b"m" * 32, PROTOCOL_VERSION)
+    assert OURS.is_proved(proof, "connecting", said, THIS, b"m" * 32, PROTOCOL_VERSION)
     others = [
         Hello(PROTOCOL_VERSION + 1, "phalanx", "client/1", "A:5701", b"n" * 32),
         Hello(PROTOCOL_VERSION, "phalan", "xclient/1", "A:5701", b"n" * 32),
@@ -147,10 +147,11 @@ def test_a_proof_is_for_one_pair_and_one_cluster() -> None:
         Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"o" * 32),
         Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32, "10.0.0.1:5701"),
     ]
-    assert not any(OURS.is_proved(proof, "connecting", other, THIS, b"m" * 32) for other in others)
-    assert not OURS.is_proved(proof, "accepting", said, THIS, b"m" * 32)
-    assert not OURS.is_proved(proof, "connecting", said, lone_id("B"), b"m" * 32)
-    assert not OURS.is_proved(proof, "connecting", said, THIS, b"o" * 32)
+    assert not any(OURS.is_proved(proof, "connecting", other, THIS, b"m" * 32, PROTOCOL_VERSION) for other in others)
+    assert not OURS.is_proved(proof, "connecting", said, THIS, b"m" * 32, PROTOCOL_VERSION - 1)
+    assert not OURS.is_proved(proof, "accepting", said, THIS, b"m" * 32, PROTOCOL_VERSION)
+    assert not OURS.is_proved(proof, "connecting", said, lone_id("B"), b"m" * 32, PROTOCOL_VERSION)
+    assert not OURS.is_proved(proof, "connecting", said, THIS, b"o" * 32, PROTOCOL_VERSION)
 
 
 def test_who_was_welcomed_as_another_is_refused() -> None:
@@ -160,7 +161,7 @@ def test_who_was_welcomed_as_another_is_refused() -> None:
     assert isinstance(proof, Proof)
     welcome = other.answer(proof)
     assert isinstance(welcome, Welcome)
-    assert one.answer(Welcome(lone_id("B"), welcome.proof)) == greeting.PEER_ANOTHER_SECRET
+    assert one.answer(Welcome(lone_id("B"), welcome.proof, welcome.protocol)) == greeting.PEER_ANOTHER_SECRET
 
 
 @pytest.mark.parametrize("second", [Welcome(THIS), Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n")])
@@ -174,7 +175,10 @@ def test_a_challenge_is_answered_with_a_proof_and_nothing_else(second: Handshake
 def test_a_second_challenge_is_not_answered() -> None:
     one = connecting()
     one.answer(Challenge(THIS, b"n" * 32))
-    assert one.answer(Challenge(THIS, b"m" * 32)) == "the peer did not answer the greeting as a member does"
+    assert (
+        one.answer(Challenge(THIS, b"m" * 32, PROTOCOL_VERSION))
+        == "the peer did not answer the greeting as a member does"
+    )
 
 
 # --- passed on to somebody else -------------------------------------------------------------------------------------
@@ -334,7 +338,7 @@ def test_the_secret_comes_from_the_setting_the_file_or_the_environment(
 
     def proof(secret: Secret | None) -> bytes:
         assert secret is not None
-        return secret.prove("connecting", said, THIS, b"m")
+        return secret.prove("connecting", said, THIS, b"m", PROTOCOL_VERSION)
 
     expected = proof(Secret("one secret for the cluster"))
     monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)

@@ -112,7 +112,7 @@ def test_a_record_that_is_too_long_is_refused_before_it_is_buffered() -> None:
 def test_what_one_end_sent_does_not_verify_as_the_other_ends() -> None:
     """Reflection: each direction has a key of its own."""
     hello = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32)
-    one, other = Secret("a secret of this cluster").record_keys(hello, lone_id("A"), b"m" * 32)
+    one, other = Secret("a secret of this cluster").record_keys(hello, lone_id("A"), b"m" * 32, PROTOCOL_VERSION)
     connecting, accepting = RecordLayer(one, other), RecordLayer(other, one)
     record = connecting.seal(b"get")
     assert accepting.feed(record) == b"get"
@@ -128,6 +128,9 @@ def test_keys_are_of_one_connection_and_no_proof() -> None:
         (Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32), b"o" * 32),
         (Hello(PROTOCOL_VERSION, "phalanx", "client/2", "A:5701", b"n" * 32), b"m" * 32),
     ]
-    keys = [key for hello, nonce in said for key in secret.record_keys(hello, lone_id("A"), nonce)]
-    proofs = [secret.prove(end, *said[0][:1], lone_id("A"), said[0][1]) for end in ("connecting", "accepting")]
+    keys = [key for hello, nonce in said for key in secret.record_keys(hello, lone_id("A"), nonce, PROTOCOL_VERSION)]
+    proofs = [
+        secret.prove(end, *said[0][:1], lone_id("A"), said[0][1], PROTOCOL_VERSION)
+        for end in ("connecting", "accepting")
+    ]
     assert len({*keys, *proofs}) == len(keys) + len(proofs)

@@ -66,7 +66,7 @@ def test_a_peer_with_no_version_in_common_is_told_so_on_both_sides() -> None:
     assert one.answer(refused) == text
 
 
-@pytest.mark.parametrize("protocol", [OLDEST_PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+@pytest.mark.parametrize("protocol", [0, OLDEST_PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
 def test_a_version_that_was_not_offered_is_not_spoken(protocol: int) -> None:
     one = Connecting(Address("A:5701"), "phalanx", "client/1", None)
     one.begin(Address("10.0.0.1:5701"))

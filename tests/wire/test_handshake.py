@@ -21,7 +21,7 @@ def hello(
 @pytest.mark.parametrize("sender", ["B:5701/1", "client/1", "[::1]:5701/1"])
 @pytest.mark.parametrize("receiver", ["A:5701", "A:5701/A1", "localhost:5701"])
 def test_members_and_clients_of_the_cluster_are_welcome(sender: str, receiver: str) -> None:
-    assert judge_hello(hello(sender, receiver), THIS, "phalanx") == m.Welcome(THIS)
+    assert judge_hello(hello(sender, receiver), THIS, "phalanx") == m.Welcome(THIS, protocol=m.PROTOCOL_VERSION)
 
 
 @pytest.mark.rows("CS-77")

@@ -47,9 +47,7 @@ if it had dialled it. So both have proved the secret to each other, and the reco
 router can. It passes on to members of its list alone.
 
 **Versions.** Both ends speak the newest version of the protocol that both know (`wire/handshake.py`). The proofs cover what was
-offered and chosen, except where one end is of the first release, whose proofs do not. So who forwards a greeting can make two newer ends speak
-the first version with each other, by leaving these fields out everywhere; that gives it nothing, as what it may not read or write
-is the same in each.
+offered and chosen, so who forwards a greeting cannot make two ends speak an older one.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.net.addresses import normalise
 from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.secret import ACCEPTING, CONNECTING, SECRET_FILE_VARIABLE, Secret, draw_nonce
-from phalanx.wire.handshake import answered_protocol, judge_hello, judge_protocol, protocol_in, refusal_in
+from phalanx.wire.handshake import agreed_protocol, judge_hello, judge_protocol, refusal_in, release_in
 from phalanx.wire.messages import (
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
@@ -123,7 +121,7 @@ class Accepting:
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return self._answer_first(message)
-        protocol = answered_protocol(hello)
+        protocol = agreed_protocol(hello)
         if not isinstance(message, Proof):
             return self._distrust("the peer did not answer the challenge")
         if not secret.is_proved(message.proof, CONNECTING, hello, self._this, self._nonce, protocol):
@@ -146,7 +144,7 @@ class Accepting:
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return Refused(reason)
-        proof = secret.prove_refusal(reason, hello, self._this, self._nonce, answered_protocol(hello))
+        proof = secret.prove_refusal(reason, hello, self._this, self._nonce, agreed_protocol(hello))
         return Refused(reason, proof)
 
     def _is_meant(self, hello: Hello) -> bool:
@@ -163,7 +161,7 @@ class Accepting:
         if not hello.nonce:
             return self._distrust(ONLY_ACCEPTING_HAS_ONE)
         self._asked, self._nonce = hello, draw_nonce()
-        return Challenge(self._this, self._nonce, answered_protocol(hello))
+        return Challenge(self._this, self._nonce, agreed_protocol(hello))
 
     def _judge(self, hello: Hello) -> Welcome | Refused:
         judgement = judge_hello(hello, self._this, self._cluster)
@@ -231,7 +229,7 @@ class Connecting:
         if not isinstance(message, Welcome):
             self._weigh(message)
             return "the peer did not answer the greeting as a member does"
-        if (protocol := protocol_in(message.protocol, self.hello)) is None:
+        if not release_in(self.hello).speaks(message.protocol):
             self._weigh(message)
             return f"the peer wants to speak protocol {message.protocol}, which this side has not offered"
         if self._secret is not None:
@@ -245,7 +243,7 @@ class Connecting:
                 self._weigh(message)
                 return PEER_ANOTHER_SECRET
             self.records = RecordLayer(*self._secret.record_keys(*said))
-        self.protocol = protocol
+        self.protocol = message.protocol
         self.member = message.member
         return None
 

@@ -46,44 +46,38 @@ class Secret:
             )
         self._key = key
 
-    def record_keys(self, hello: Hello, member: MemberId, nonce: bytes, protocol: int = 0) -> tuple[bytes, bytes]:
+    def record_keys(self, hello: Hello, member: MemberId, nonce: bytes, protocol: int) -> tuple[bytes, bytes]:
         """Return the keys of the records after this greeting: of the connecting end's, and of the accepting end's."""
         return (
             self._authenticate("records of the connecting end", hello, member, nonce, protocol),
             self._authenticate("records of the accepting end", hello, member, nonce, protocol),
         )
 
-    def prove(self, end: str, hello: Hello, member: MemberId, nonce: bytes, protocol: int = 0) -> bytes:
+    def prove(self, end: str, hello: Hello, member: MemberId, nonce: bytes, protocol: int) -> bytes:
         """Return the proof of one `end` for the other; `member`, `nonce` and `protocol` are the accepting end's."""
         return self._authenticate(end, hello, member, nonce, protocol)
 
-    def prove_refusal(self, reason: str, hello: Hello, member: MemberId, nonce: bytes, protocol: int = 0) -> bytes:
+    def prove_refusal(self, reason: str, hello: Hello, member: MemberId, nonce: bytes, protocol: int) -> bytes:
         """Return the proof that a refusal, with this reason, comes from an accepting end with this secret."""
         return self._authenticate(f"{REFUSING}: {reason}", hello, member, nonce, protocol)
 
-    def is_refusal_proved(
-        self, refused: Refused, hello: Hello, member: MemberId, nonce: bytes, protocol: int = 0
-    ) -> bool:
+    def is_refusal_proved(self, refused: Refused, hello: Hello, member: MemberId, nonce: bytes, protocol: int) -> bool:
         """Return whether a refusal, with its reason, comes from an accepting end with this secret."""
         return hmac.compare_digest(refused.proof, self.prove_refusal(refused.reason, hello, member, nonce, protocol))
 
-    def is_proved(
-        self, proof: bytes, end: str, hello: Hello, member: MemberId, nonce: bytes, protocol: int = 0
-    ) -> bool:
+    def is_proved(self, proof: bytes, end: str, hello: Hello, member: MemberId, nonce: bytes, protocol: int) -> bool:
         """Return whether the other end has proved this secret."""
         return hmac.compare_digest(proof, self.prove(end, hello, member, nonce, protocol))
 
     def _authenticate(self, purpose: str, hello: Hello, member: MemberId, nonce: bytes, protocol: int) -> bytes:
         """Return an HMAC-SHA256 of the greeting for one purpose; it reveals nothing about other purposes.
 
-        `protocol`: the version that the accepting end has told; 0: one end is of the first release, which does not know of it.
+        `protocol`: the version that the accepting end has told.
         """
         said: tuple[object, ...] = (
             "phalanx", purpose, hello.protocol, hello.cluster, hello.sender, hello.receiver, hello.nonce, hello.reached,
-            member, nonce,
+            member, nonce, hello.newest, protocol,
         )  # fmt: skip
-        if protocol:
-            said += (hello.newest, protocol)
         if hello.onward:
             said += (hello.onward,)
         return hmac.digest(self._key, msgspec.msgpack.encode(said), "sha256")

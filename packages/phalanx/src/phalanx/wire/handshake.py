@@ -1,8 +1,4 @@
-"""The rules of the first frame on a connection: which peers are accepted, and which version both ends speak.
-
-A Hello names the oldest version that the connecting side speaks where the first release has its only one, and the newest
-in a field behind that, which the first release does not read. So each release can greet the one before it.
-"""
+"""The rules of the first frame on a connection: which peers are accepted, and which version both ends speak."""
 
 from __future__ import annotations
 
@@ -21,21 +17,16 @@ def release_in(hello: Hello) -> Release:
     return Release(hello.newest or hello.protocol, hello.protocol)
 
 
-def agreed_protocol(hello: Hello) -> int | None:
-    """Return the version that both ends speak after this Hello, the newest that both know; None: there is none."""
-    return agree(this_release(), release_in(hello))
-
-
-def answered_protocol(hello: Hello) -> int:
-    """Return the agreed version as the accepting side tells it; 0: the connecting side is of the first release."""
-    return (agreed_protocol(hello) or 0) if hello.newest else 0
+def agreed_protocol(hello: Hello) -> int:
+    """Return the version that both ends speak after this Hello, the newest that both know; 0: there is none."""
+    return agree(this_release(), release_in(hello)) or 0
 
 
 def judge_protocol(message: Handshake) -> Hello | Refused:
     """Return the first frame if it is a `Hello` of a version that this side speaks, too, else the refusal."""
     if not isinstance(message, Hello):
         return Refused("the first message on a connection must be a Hello")
-    if agreed_protocol(message) is None:
+    if not agreed_protocol(message):
         return Refused(no_common_version(this_release(), release_in(message)))
     return message
 
@@ -59,7 +50,7 @@ def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | R
         )
     if not is_client(message.sender) and not may_be_member(message.sender):
         return Refused(f"{message.sender!r} is neither a member's nor a client's identity")
-    return Welcome(this, protocol=answered_protocol(message))
+    return Welcome(this, protocol=agreed_protocol(message))
 
 
 def refusal_in(message: Handshake, wanted: str) -> str | None:
@@ -71,12 +62,3 @@ def refusal_in(message: Handshake, wanted: str) -> str | None:
     if is_member(wanted) and message.member != wanted:
         return f"{message.member} answered instead of {wanted}"
     return None
-
-
-def protocol_in(answered: int, hello: Hello) -> int | None:
-    """Return the version that both ends speak, from what the accepting side tells; None: it is not one that was offered.
-
-    The first release tells nothing. It speaks what stands in `protocol`, or it would have refused.
-    """
-    version = answered or hello.protocol
-    return version if release_in(hello).speaks(version) else None
