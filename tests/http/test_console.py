@@ -488,7 +488,7 @@ def test_a_map_is_looked_into_by_key_and_condition(alone: MemberThread) -> None:
     assert pages[-1]["is_all"]
     for query, said in (
         ("map=flights&where=price+%3E", "condition"),
-        ("map=flights&key=x&key_type=int", "no key of the type int"),
+        ("map=flights&key=x&key_type=int", "is not a key of the type int"),
         ("map=flights&key=x&key_type=no", "key_type"),
         ("map=", "cannot name a map"),
         ("where=true", "map"),
