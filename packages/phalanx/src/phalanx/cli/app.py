@@ -60,6 +60,6 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # whoever read the output has seen enough
+            raise  # the reader of the output has closed it
         except (PhalanxError, OSError) as error:
             fail(*describe_failure(error))

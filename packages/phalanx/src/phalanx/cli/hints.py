@@ -1,4 +1,4 @@
-"""Where else an entry may be that was not found: under a key of another type, or in a map of a similar name.
+"""Where else an entry can be that was not found: under a key of another type, or in a map of a similar name.
 
 A hint is for people, and costs one request: where it cannot be had, there is none.
 """
@@ -23,7 +23,7 @@ def find_elsewhere(entries: SyncMap[Any, Any], text: str, kind: KeyType) -> str:
     meant = readings(text)
     options = {to_key_data(meant[kind]): ""}
     if kind is not KeyType.BYTES and text.isprintable() and text.isascii():
-        # As text: in hexadecimal it would be known to whoever asks for it.
+        # As text: a caller who asks in hexadecimal would know it.
         options[to_key_data(text.encode())] = f"the bytes of this text: give {text.encode().hex()} --key-type bytes"
     for other, key in meant.items():
         try:

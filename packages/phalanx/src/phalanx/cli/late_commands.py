@@ -1,5 +1,5 @@
 """The commands, which are imported when they are chosen: a member does not load the simulator, Spark or the demo to start, and
-who asks a cluster something does not load a member.
+a command that only asks a cluster does not load a member.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Log lines of a process that is a member: to stderr, and never at the member's cost.
 
-stderr may be a pipe that nobody reads any more, or a file on a full disk: a write to it may block for ever, or fail. So a
+stderr can be a pipe that nobody reads, or a file on a full disk: a write to it can block for ever, or fail. So a
 thread writes the lines, and what does not fit into its queue is lost, and counted.
 """
 
@@ -18,7 +18,7 @@ from phalanx.common.words import counted, shown
 from phalanx.runtime.logs.line_writer import Descriptor, LineWriter
 
 BUFFER_BYTES = 4 * 1024 * 1024
-"""The most bytes that may wait for a slow reader of stderr."""
+"""The most bytes that can wait for a slow reader of stderr."""
 _STDERR = 2
 
 
@@ -109,7 +109,7 @@ class LogLines(logging.Handler):
         return self.format(record)
 
     def finish(self, within_s: float) -> bool:
-        """Write what waits. Whether that is done within so many seconds; no further line is written."""
+        """Write the lines that wait, and return whether they are written within `within_s` seconds. No further line is written."""
         self._writer.close()
         return self._writer.ended.wait(within_s) and not self._writer.has_given_up
 

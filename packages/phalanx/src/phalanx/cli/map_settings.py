@@ -312,7 +312,7 @@ def hint_at_no_map(at: str, cluster: str, name: str, plan: MapPlan) -> str:
 
 
 def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
-    """Ask the master, whom the member at the address names; return the settings afterwards. Note a name that may be misspelt."""
+    """Ask the master, whom the member at the address names; return the settings afterwards. Print a note if the name is perhaps misspelt."""
     check_change(name, change)
     master = find_master(at, cluster)
     ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change))

@@ -54,7 +54,7 @@ def connect(at: str, cluster: str) -> Client:
 
 
 def _tell(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any, data: bytes | None, *, json: bool) -> None:
-    """Print what was found; nothing found is status 1, and where else it may be."""
+    """Print what was found; nothing found is status 1, and where else it can be."""
     value = value_of(data, entries.decode) if data else None
     if json:
         print_json({"map": entries.name, "key": key, "found": data is not None, "value": value})
@@ -65,7 +65,7 @@ def _tell(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any, data: 
 
 
 def fail_missing(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any) -> NoReturn:
-    """End the command, for the key has no entry; say where else it may be."""
+    """End the command, because the key has no entry; say where else it can be."""
     hint = find_elsewhere(entries, text, kind) or find_no_map(entries)
     also = f"; {hint}" if hint else ""
     fail(f"map {quoted(entries.name)} has no entry for the {kind.value} {as_cell(key)}{also}")
@@ -140,7 +140,7 @@ def remove(
         except CorruptDataError:
             pass  # it is removed; what it was is known in bytes
         else:
-            if value is not None:  # it may be another than a moment ago
+            if value is not None:  # perhaps it is another one than a moment ago
                 data = to_data(value)
         _tell(entries, key, key_type, wanted, data, json=json)
 

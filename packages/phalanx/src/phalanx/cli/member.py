@@ -33,7 +33,7 @@ from phalanx.runtime.settings.configuration import load_member_config, parse_set
 from phalanx.runtime.settings.memory_limit import shared_limit
 
 LAST_LINES_WITHIN_S = 2.0
-"""How long to wait at the end until the last log lines are written: nobody may be reading stderr."""
+"""How long to wait at the end until the last log lines are written: perhaps nobody reads stderr."""
 
 
 def run_member(line: MemberLine) -> int:

@@ -45,7 +45,7 @@ RUNS_WELL_AFTER_S = 60.0
 
 
 class _Place:
-    """The place of one member in the group: the process that runs there now, and when the next one may start."""
+    """The place of one member in the group: the process that runs there now, and when the next one can start."""
 
     def __init__(self, port: int) -> None:
         self.port = port

@@ -33,7 +33,7 @@ class LogLevel(enum.StrEnum):
 class MemberOption(NamedTuple):
     """What people are told of an option.
 
-    `flag`: its name, where that is not the field's; of one without a value always, for typer would take its opposite as well.
+    `flag`: its name, where that is not the field's; always for one without a value, because typer would also accept its opposite.
     `setting`: the setting that it gives, where that is not called as the field is.
     """
 

@@ -1,6 +1,6 @@
 """How commands print: tables for people, one JSON object a line for machines.
 
-What people are shown may come from anybody: names, keys, values, reasons. `console` and `Text` print it as it is written,
+Text that people are shown can come from anybody: names, keys, values, reasons. `console` and `Text` print it as it is written,
 not as markup, and with escapes for what would drive the terminal; whatever is printed without them goes through `shown`.
 """
 

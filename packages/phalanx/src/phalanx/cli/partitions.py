@@ -71,7 +71,7 @@ def partitions(
     """Show the partition table as the asked member knows it, and what each member holds.
 
     With --watch, JSON is one object each time. `--set-count` takes a multiple of the present number: no data is sent,
-    and calls continue; rebalancing comes after it. Also change the configuration before you start the cluster anew.
+    and calls continue; rebalancing comes after it. Also change the configuration before you start the cluster again.
     """
     if not until_whole and (members is not None or wait is not None):
         raise UsageError("--members and --wait need --until-whole: give it too")

@@ -58,7 +58,7 @@ class Watched:
         return migrations if migrations is not None and migrations.is_master else None
 
     def _note(self, answered: Address, placement: Placement, migrations: MigrationsReply | None) -> None:
-        # Whoever was asked may leave next: the others are asked then.
+        # The member that was asked can leave next: then the others are asked.
         self._addresses = list(dict.fromkeys([answered, *map(address_of, placement.view.members), *self._addresses]))
         for each in migrations.leaving if migrations is not None else ():
             self._held_at_first.setdefault(each.member, each.replicas)

@@ -1,4 +1,4 @@
-"""`phalanx safe`: may this member be stopped now?"""
+"""`phalanx safe`: can this member be stopped now?"""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _ask(address: Address, cluster: str) -> tuple[Judgement, SafetyReply, Losses
 
 def _ask_master(master: MemberId, cluster: str) -> MasterSays | None:
     says = ask_member(master, cluster, lambda asked: MasterSays(asked.member(), asked.migrations(), asked.safety()))
-    # Another incarnation at its address: that one follows whoever is the master now.
+    # Another incarnation at its address: that one follows the present master.
     return says if says is not None and says.member == master else None
 
 

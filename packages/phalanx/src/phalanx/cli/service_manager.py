@@ -1,6 +1,6 @@
 """Tell the service manager that started this process how far it is: systemd's protocol for services of `Type=notify`.
 
-One datagram to the socket that NOTIFY_SOCKET names. Whoever started the process without one is told nothing.
+One datagram to the socket that NOTIFY_SOCKET names. Without the variable, nothing is sent.
 """
 
 from __future__ import annotations

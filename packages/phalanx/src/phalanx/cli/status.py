@@ -83,7 +83,7 @@ def top(
                 look = take_look(watched, cluster)
                 # The verdict first: what does not fit on the screen is cut off at its lower end.
                 shown: RenderableType = Group(*verdict(look), render_activity(look, out.width))
-            except UnavailableError as error:  # nobody at present: the cluster may be started again
+            except UnavailableError as error:  # nobody at present: the cluster can be started again
                 shown = Text(str(error), style="red")
             live.update(shown, refresh=True)
             time.sleep(every)
@@ -129,7 +129,7 @@ def render(look: Look, *, is_narrow: bool = False, with_activity: bool = False) 
 
 
 def render_activity(look: Look, width: int) -> RenderableType:
-    """Draw the members with what they do, in so many columns; in very few as `status` does."""
+    """Draw the members with what they do, in this many columns; if there are very few, as `status` does."""
     return render(look, is_narrow=width < WIDE, with_activity=width >= NARROW)
 
 

@@ -20,8 +20,8 @@ ASK_AGAIN_AFTER_S = 0.2
 def ask_until_done(
     whom: Callable[[], Address], cluster: str, wish: Callable[[Inquirer], Any], otherwise: str
 ) -> None:  # fmt: skip
-    """Ask the member that `whom` names each time until nothing stands in the way. Raises `UnavailableError` after `WITHIN_S`,
-    with what still does and what to make of it (`otherwise`), and `ConnectError` at once where nobody is there.
+    """Repeat a request to the member that `whom` names until it succeeds. Raises `UnavailableError` after `WITHIN_S`,
+    with the reason and what it means (`otherwise`), and `ConnectError` at once if nobody answers there.
     """
     deadline = time.monotonic() + WITHIN_S
     while True:
@@ -58,7 +58,7 @@ def change_lite(at: str, cluster: str, of: str, *, lite: bool) -> None:
 
 
 def divide(at: str, cluster: str, count: int) -> None:
-    """Ask the master until there are so many. Raises `UsageError` for a count that cannot be.
+    """Ask the master until there are `count` partitions. Raises `UsageError` for an impossible count.
 
     Migrations under way have to end first, and no other begins meanwhile: so that ends the wait, or its time does, with
     `UnavailableError`.

@@ -87,7 +87,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
         self.open_from = 0
-        """The lowest number of a request that may be under way."""
+        """The lowest number of a request that can be under way."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._refusals: dict[str, str] = {}

@@ -21,7 +21,7 @@ from phalanx.net.begun_threads import begin_thread
 HEAD_START_S = 0.2
 """The delay before the next address is tried, too: if several addresses are alive, the first of them is used."""
 SPARE_S = 1.0
-"""How much longer than its timeout a connection's thread may take: a name lookup has no timeout of its own."""
+"""How much longer than its timeout a connection's thread can take: a name lookup has no timeout of its own."""
 
 
 class Connector(Protocol):
@@ -44,7 +44,7 @@ def in_order_of_answers(connectors: Sequence[C], timeout_s: float) -> Generator[
     """Yield each connector as soon as it is connected, or the error why it is not. Closing the iterator closes them
     all.
 
-    `timeout_s`: how long each may take to connect.
+    `timeout_s`: how long each can take to connect.
     """
     results: queue.SimpleQueue[tuple[int, Exception | None]] = queue.SimpleQueue()
     is_over = threading.Event()

@@ -72,7 +72,7 @@ class Inquirer:
     """A connection to the member at one address. Close it, or use it as a context manager.
 
     Each question raises `ConnectError` when the member cannot be reached, or does not answer within `timeout_s`, and
-    `UnavailableError` when it has not joined its cluster yet. After such an error the next question connects anew.
+    `UnavailableError` when it has not joined its cluster yet. After such an error the next question connects again.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Inquirer:
         return self._ask(GetSafety, SafetyReply, "safety")
 
     def activity(self, most: int) -> ActivityReply:
-        """Return what this member did lately, with so many of its last points."""
+        """Return what this member did lately, with this many of its last points."""
         return self._ask(lambda request_id: GetActivity(request_id, most), ActivityReply, "activity")
 
     def migrations(self) -> MigrationsReply:

@@ -1,4 +1,4 @@
-"""Wait while members have no memory for what a job writes: others may remove entries meanwhile, or members may join."""
+"""Wait while members have no memory for what a job writes: others can remove entries meanwhile, or members can join."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def wait_for_memory(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> R:
-    """Do a write that may be done twice. While members refuse it for want of memory, do it again, for `within_s` seconds.
+    """Do a write that can be done twice. While members refuse it for want of memory, do it again, for `within_s` seconds.
 
-    Of a write to several members some parts may be done, and others refused: then its outcome is unknown, and it is done
+    Of a write to several members some parts can be done, and others refused: then its outcome is unknown, and it is done
     again, too. Raises the last error when the time is over.
     """
     limit, pause_s = TimeLimit(within_s, clock), FIRST_PAUSE_S

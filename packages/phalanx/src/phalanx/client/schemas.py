@@ -1,7 +1,7 @@
 """The schema of a map, as those change it that write tables: read from the master, and set there only if nobody did meanwhile.
 
-A call returns when every member knows the schema. So rows that are stored by it afterwards outlive whoever they like, and are read by
-it.
+A call returns when every member knows the schema. So rows that are stored by it afterwards do not depend on any single member, and
+are read by it.
 """
 
 from __future__ import annotations

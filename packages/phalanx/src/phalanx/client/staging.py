@@ -1,7 +1,7 @@
 """All-or-nothing writes of a job: its rows are staged in the members, and then put into the map in one step.
 
 A job is one run of a program that writes (a Spark write, one run of one micro-batch), with a unique name:
-`new_job_id()`. Each of its tasks may run several times, also at once; each run is an *attempt* with a name of its own
+`new_job_id()`. Each of its tasks can run several times, also at once; each run is an *attempt* with a name of its own
 within the job. Rows of an attempt go into a hidden map, on the members that own their keys, as fast as `put_all`;
 readers do not see them.
 
@@ -101,7 +101,7 @@ class StagedRows(NamedTuple):
 
 
 class StagedAttempt:
-    """The staged rows of one attempt of one task. Only one thread of one process may use it."""
+    """The staged rows of one attempt of one task. Only one thread of one process can use it."""
 
     def __init__(self, name: str, rows: SyncMap[Any, Any]) -> None:
         self._name = name
@@ -135,8 +135,8 @@ class StagedAttempt:
     def _put(self, parts: Mapping[int, bytes], of: int, ttl_ms: int) -> None:
         """Send rows in pages that fit one request to each owner; each partition gets them one after the other.
 
-        After a failed page the caller may repeat it, or send another one in its place. While members have no memory, this
-        waits for as long as a call may take.
+        After a failed page the caller can repeat it, or send another one in its place. While members have no memory, this
+        waits for as long as a call can take.
         """
         client = self._rows.client
         for some in rounds_of(parts, BATCH_KEYS):
@@ -245,7 +245,7 @@ class Staging:
             check_part("attempt", each.attempt)
 
         def request(partitions: list[int], of: int) -> ChangeStaged:
-            # There may be thousands of attempts, and most have staged nothing in these partitions.
+            # There can be thousands of attempts, and most have staged nothing in these partitions.
             pages = {each.attempt: each.in_partitions(partitions, of) for each in attempts}
             named = [attempt for attempt, staged in pages.items() if any(staged)]
             return ChangeStaged(

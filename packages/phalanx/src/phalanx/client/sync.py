@@ -1,7 +1,7 @@
 """The blocking client: no event loop, no thread of its own; a request and its answer on one socket.
 
-Threads may share it: their calls run at the same time, and each waits only for its own owner (`lanes`). A forked
-process may use the client of its parent, and its maps: the client makes connections and an identity of its own there. A
+Threads can share it: their calls run at the same time, and each waits only for its own owner (`lanes`). A forked
+process can use the client of its parent, and its maps: the client makes connections and an identity of its own there. A
 client cannot be pickled and sent to another process.
 """
 
@@ -218,7 +218,7 @@ class Client(NeedsPlainWith, BlockingFacade):
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     def put_data(self, map_name: str, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries. After an error some of them may be stored."""
+        """Store serialised entries. After an error some of them can be stored."""
         self.map(map_name).put_data(keys, values, ttl_ms)
 
     def put_packed(self, map_name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:

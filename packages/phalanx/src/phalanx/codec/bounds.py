@@ -1,6 +1,6 @@
-"""How large, deep and long values may be for who reads, compares, adds, edits or shows them.
+"""How large, deep and long values can be to be read, compared, added, edited or shown.
 
-Any client can store any bytes. What is worked at with a value takes time by its length at most, for these are bounded:
+Any client can store any bytes. Each operation on a value takes time in proportion to its length at most, because these are bounded:
 
 | what | why |
 |---|---|
@@ -29,7 +29,7 @@ MAX_EDITED_BYTES: Final = 1024 * 1024
 MAX_EDITED_PARTS: Final = 100_000
 """The most items, or fields, of such a list or dict."""
 MAX_JSON_PARTS: Final = 20_000
-"""The most parts of such a dict where dicts are stored as JSON: it is read into Python and written anew."""
+"""The most parts of such a dict where dicts are stored as JSON: it is read into Python and written again."""
 MAX_NAMED_PARTS: Final = 20_000
 """The most names and values of fields that one function of a Redis client is given."""
 MAX_SHOWN_BYTES: Final = 64 * 1024
@@ -50,7 +50,7 @@ _FEW_BYTES: Final = 4_096
 
 
 def may_be_deep(payload: bytes, below: int = 0) -> bool:
-    """Return whether a MessagePack object in so many containers may be nested deeper than `MAX_DEPTH`. Most are not, and this is seen at
+    """Return whether a MessagePack object in this many containers can be nested deeper than `MAX_DEPTH`. Most are not, and this is seen at
     their length."""
     most = MAX_DEPTH - below
     return len(payload) > most and len(payload.translate(None, _BUT_HEADS)) > most
@@ -73,7 +73,7 @@ def is_too_deep(value: Any) -> bool:
 
 
 def depth_of(payload: bytes, most: int) -> int | None:
-    """Return how deep containers are nested in a whole MessagePack object, keys included; None: it has more than so many parts."""
+    """Return how deep containers are nested in a whole MessagePack object, keys included; None: it has more than this many parts."""
     at, deepest, left = 0, 0, 1
     outer: list[int] = []
     """For each container that the walk is in, but the innermost, how many parts follow."""
@@ -96,7 +96,7 @@ def depth_of(payload: bytes, most: int) -> int | None:
 
 
 def may_collide(payload: bytes) -> bool:
-    """Return whether a MessagePack object may have a dict with more than `MAX_SAME_HASH` keys of one hash. Most cannot: they have no
+    """Return whether a MessagePack object can have a dict with more than `MAX_SAME_HASH` keys of one hash. Most cannot: they have no
     long dict, or no keys but text, bytes and short numbers."""
     return (
         len(payload) > _FEW_BYTES

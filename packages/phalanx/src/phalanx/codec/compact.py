@@ -1,7 +1,7 @@
 """Compact objects, which clients of Hazelcast store: read as dicts of their fields, and never written.
 
 An object says only the id of its schema. The id is a fingerprint of the schema's content, so one registry serves a whole process,
-whatever clusters it uses. Whoever meets an object of another schema gets `UnknownSchema`, fetches the schema, registers it, and reads
+whatever clusters it uses. A caller that finds an object of another schema gets `UnknownSchema`, fetches the schema, registers it, and reads
 the bytes again (`maps.compact_schemas`). What a member decides must not depend on what its process has learned: so `from_data` of
 `codec.values` reads no Compact object, and only callers use `from_any_data`.
 
@@ -108,17 +108,17 @@ def _read_object(data: bytes, at: int) -> tuple[CompactRecord, int]:
 
 class RowsOfObjects:
     """Makes rows of the Compact objects of one scan, so that conditions can look into them. A schema that is not to be had is looked
-    for once: many objects may have it."""
+    for once: many objects can have it."""
 
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         """`most_bytes`: no longer object is read."""
         self._most_bytes = most_bytes
         self._lost: set[int] = set()
-        """The ids of such schemas. What an object lacks says nothing of others of its type: they may hold no object of that schema."""
+        """The ids of such schemas. What an object lacks says nothing of others of its type: they can hold no object of that schema."""
 
     def known_row(self, data: bytes) -> bytes:
         """Return the data of a dict of an object's fields. Other data, and what cannot be read, is returned as it is. Raises
-        `UnknownSchema` for a schema that may be had."""
+        `UnknownSchema` for a schema that can be fetched."""
         if data[:4] != COMPACT_PREFIX or len(data) > self._most_bytes:
             return data
         try:
@@ -131,7 +131,7 @@ class RowsOfObjects:
         return data
 
     def row(self, data: bytes, read: Callable[[bytes], Any]) -> bytes:
-        """Return what `known_row` does. `read`: deserialises an object of a schema that may be had, and fetches that if it can."""
+        """Return what `known_row` does. `read`: deserialises an object of a schema that can be fetched, and fetches it if necessary."""
         try:
             return self.known_row(data)
         except UnknownSchema:
@@ -155,7 +155,7 @@ class _Objects(PublicReader):
         self._end = len(data)
         """Where the data ends to which the present value belongs."""
         self._left = 12
-        """How many bytes may still be taken: at first the id and the length, then what the object has."""
+        """How many bytes can still be taken: at first the id and the length, then what the object has."""
 
     def whole(self) -> tuple[CompactRecord, int]:
         """Return the object, and where it ends."""
@@ -246,7 +246,7 @@ class _Objects(PublicReader):
         return found
 
     def _positions(self, begins: int, length: int, count: int) -> tuple[Sequence[int], int]:
-        """Return where in data that begins here, and has this length, so many values begin; and what stands for null."""
+        """Return where in data that begins here, and has this length, this many values begin; and what stands for null."""
         width = _width(length)
         if length < 0 or count < 0 or begins + length + count * width > self._end:
             raise Corruption(
@@ -258,7 +258,7 @@ class _Objects(PublicReader):
 
 
 def _width(length: int) -> int:
-    """Return how many bytes a position within so many bytes has."""
+    """Return how many bytes a position within this many bytes has."""
     return 1 if length < 255 else 2 if length < 65_535 else 4
 
 
@@ -351,13 +351,13 @@ class _Layout:
         return numbers + _bools(bits, self._bools) if bits else numbers
 
     def position_bytes(self, length: int) -> int:
-        """Return how many bytes the positions have behind so many bytes of data."""
+        """Return how many bytes the positions have behind this many bytes of data."""
         return self.variable * _width(length)
 
 
 COMPACT_READERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     prefix_of(type_id): _read_value for type_id in (COMPACT_TYPE_ID, *LIST_TYPE_IDS)
 }
-"""What reads values that are, or may hold, Compact objects, by type id as it is stored."""
+"""What reads values that are, or can hold, Compact objects, by type id as it is stored."""
 from_any_data: Final = reader_of({**READERS, **COMPACT_READERS})
 """Deserialise a value as `from_data`, Compact objects too. Raises `CorruptDataError`; `UnknownSchema` if a schema is not known."""

@@ -175,7 +175,7 @@ class PackedList:
         return PackedList(len(left), b"".join(left))
 
     def with_items(self, count: int, items: Iterable[bytes]) -> PackedList:
-        """Return the list with so many items more."""
+        """Return the list with this many items more."""
         return PackedList(self.count + count, b"".join((self.body, *items)))
 
     def words(self) -> list[bytes] | None:
@@ -292,7 +292,7 @@ def check_json(data: bytes) -> None:
 def check_parts(data: bytes) -> None:
     """Raise `TooMuch` for a serialised list or dict that has too many parts to be written as JSON in a member."""
     if data[:4] == MSGPACK_PREFIX and len(data) > MAX_JSON_PARTS and depth_of(data[4:], MAX_JSON_PARTS) is None:
-        raise TooMuch(f"the dict would have more than {MAX_JSON_PARTS:,} parts: functions make JSON of up to so many")
+        raise TooMuch(f"the dict would have more than {MAX_JSON_PARTS:,} parts: functions do not make more")
 
 
 def merged(present: bytes | msgspec.Raw | None, patch: bytes | msgspec.Raw, spend: Callable[[int], None]) -> PackedDict:
@@ -319,7 +319,7 @@ def merged(present: bytes | msgspec.Raw | None, patch: bytes | msgspec.Raw, spen
 
 
 def _header(count: int, short: int, long: int) -> bytes:
-    """Return the head of a list (0x90, 0xDC) or a map (0x80, 0xDE) of so many."""
+    """Return the head of a list (0x90, 0xDC) or a map (0x80, 0xDE) of this length."""
     if count < 16:
         return bytes([short | count])
     return bytes([long]) + count.to_bytes(2, "big") if count < 2**16 else bytes([long + 1]) + count.to_bytes(4, "big")

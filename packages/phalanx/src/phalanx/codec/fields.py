@@ -1,6 +1,6 @@
 """Read fields of stored values and parts of keys without building lists or dicts.
 
-Whoever stores a value can choose map keys with equal hashes (all types but text): a dict of 3,000 such keys takes
+A client that stores a value can choose map keys with equal hashes (all types but text): a dict of 3,000 such keys takes
 seconds to build. So no list or dict is built here: a container is skipped, or searched for some field names, and
 `CONTAINER` stands for it. The work is linear in the bytes, with one pass for each name of a path.
 """

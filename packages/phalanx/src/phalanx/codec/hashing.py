@@ -3,7 +3,7 @@
 Both come from one hash of the serialised key: murmur3 x86 32 of the payload, without the four bytes of the type id, from
 a fixed seed. The partition is the absolute value of the signed hash modulo the partition count. These are the rules of
 Hazelcast's public serialisation and partitioning: a client in another language that follows them finds the partition of
-a key by itself, and no data would move for it.
+a key without asking a member, and no data has to move.
 
 The type id is left out of the hash but is part of the key: 1 and True are two keys.
 """

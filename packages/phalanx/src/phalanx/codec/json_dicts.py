@@ -1,8 +1,8 @@
 """Dicts as JSON (type -130), for maps that programs in other languages share: they know JSON, and no rows of Phalanx.
 
 Only dicts (and what is stored as a dict, such as dataclasses) become JSON; any other value is stored as always. JSON has text, whole
-numbers, numbers, true, false, null, lists and objects with text for names. What it has not is refused on writing, never changed into
-text: who reads it would get another type than was stored. Tuples come back as lists, as from rows.
+numbers, numbers, true, false, null, lists and objects with text for names. What JSON does not have is refused on writing, never changed into
+text: readers would get another type than was stored. Tuples come back as lists, as from rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from phalanx.common.errors import CorruptDataError
 
 _AS_THEY_ARE: Final = frozenset([bool, type(None)])
 MAX_JSON_BITS: Final = 14_284
-"""A longer int may have more than 4,300 digits, which Python reads in no text."""
+"""A longer int can have more than 4,300 digits, which Python reads in no text."""
 _MAP_HEADS: Final = frozenset(bytes([head]) for head in (*range(0x80, 0x90), 0xDE, 0xDF))
 STAY: Final = frozenset([
     str, int, float, bool, type(None), bytes, list, tuple, UUID, Json, dt.date, dt.datetime, dt.time, dt.timedelta, Decimal,

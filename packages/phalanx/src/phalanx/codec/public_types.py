@@ -1,7 +1,7 @@
 """Read values of the other default types of Hazelcast's public serialisation, which its clients store: Python never writes them.
 
 A value is its type id and its payload; in a list each item is one again. All numbers are big-endian. Where a type has more than
-Python's, the rest is cut off: nanoseconds of dates. Compact objects (`compact`) are read only for who can find their schemas. The types that only an
+Python's, the rest is cut off: nanoseconds of dates. Compact objects (`compact`) are read only for callers that can find their schemas. The types that only an
 application knows (Java, Portable, its own) and pickled objects are not read: what stores them gets them back as they are.
 """
 
@@ -45,7 +45,7 @@ class PublicReader:
     def __init__(
         self, data: bytes, at: int = 0, read_compact: Callable[[bytes, int], tuple[Any, int]] | None = None
     ) -> None:
-        """`read_compact`: reads a Compact object behind its type id, and returns it and where it ends; None: there may be none."""
+        """`read_compact`: reads a Compact object behind its type id, and returns it and where it ends; None: Compact objects are not allowed here."""
         self._data, self._at, self._depth, self._read_compact = data, at, 0, read_compact
 
     @property
@@ -122,7 +122,7 @@ class PublicReader:
         return None if count is None else [self.text() for _ in range(count)]
 
     def _count(self, least: int) -> int | None:
-        """Return the length of the next list, whose items have so many bytes at least."""
+        """Return the length of the next list, whose items have at least this many bytes."""
         count = self.length()
         if count == NULL_LENGTH:
             return None

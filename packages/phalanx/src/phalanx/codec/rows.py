@@ -59,7 +59,7 @@ def total_bytes(items: Collection[bytes]) -> int:
 
 
 def without_prefixes(values: Sequence[bytes | None], prefix_bytes: int) -> list[bytes | None]:
-    """Return the values without so many bytes before each; None stays None."""
+    """Remove the first `prefix_bytes` of each value; None stays None."""
     if TWINS is not None:
         return TWINS.without_prefixes(values, prefix_bytes)
     return [value[prefix_bytes:] if value is not None else None for value in values]

@@ -2,8 +2,8 @@
 
 A map's writes are confirmed when its *synchronous* backups have them: the replicas with the hottest indexes, 1 up to the
 count. *Asynchronous* backups come behind those; they get every write too, and nobody waits for them. Every partition has
-as many replicas as the map with the most backups wants, and each of them holds all maps: so any may be promoted, and a
-map's counts may change while it is used.
+as many replicas as the map with the most backups wants, and each of them holds all maps: so any can be promoted, and a
+map's counts can change while it is used.
 """
 
 from __future__ import annotations

@@ -3,18 +3,19 @@
 A stamp is 64 bits: 48 of milliseconds, 16 of a counter within one. A member's driver reads its wall clock once and says
 how far that is ahead of the time `now` that it gives with each input; nothing here reads a clock.
 
-Whoever forms a cluster goes by its wall clock, and whoever joins one goes by the cluster's, whatever its own shows.
-What a member then hears of others' clocks raises its own by as much as they are ahead, for good: from there its clock goes on
-at the rate of its own `now`. So members that hear each other show one time within a heartbeat (less the way of a message), and when a cut parts them, both sides go on from one time at one rate. Which of two values is
-the newer one is then a matter of when they were written, whatever the wall clocks show. A clock that was only the maximum
-of all stamps seen would stand still on the side whose wall clock is slow, and lose every comparison after a cut.
+A member that forms a cluster uses its wall clock. A member that joins one uses the cluster's clock instead. If another
+member's clock is ahead, it sets its own forward by the difference and keeps that: from there its clock advances at the rate
+of its own `now`. So members that hear each other show one time within a heartbeat (less the time of a message on its way),
+and after a cut both sides continue from one time at one rate. Then the time of writing decides which of two values is newer,
+whatever the wall clocks show. A clock that was only the maximum of all stamps seen would stand still on the side whose wall
+clock is slow, and lose every comparison after a cut.
 
 Every stamp that a member stores is observed first, so it never gives one that is not greater than all that it holds.
 
-Nonsense is ignored: what is no stamp (negative, or above 63 bits), and what is further ahead than `MAX_AHEAD_MS`. That is
-wide on purpose: a machine that begins in 1970 must come to the others' time, while a peer that counts in microseconds
-must not take everybody along. Whoever is ahead by less takes the others along, and nothing is lost by it: stamps order
-values, they date nothing.
+Impossible stamps are ignored: those that are negative or above 63 bits, and those that are more than `MAX_AHEAD_MS` ahead.
+This limit is wide: a machine that begins in 1970 must accept the others' time, but a peer that counts in microseconds must
+not change everybody's clock. A member that is ahead by less changes the others' clocks, and that is harmless: stamps only
+order values, they are not dates.
 """
 
 from __future__ import annotations
@@ -81,12 +82,12 @@ class GridClock:
         return _PACK(stamp) + value
 
     def next(self, now: Millis) -> int:
-        """Return the stamp that `stamp` would give. Whoever uses it, and those that follow, says so by `gave`."""
+        """Return the stamp that `stamp` would give. A caller that uses it, and those that follow, says so by `gave`."""
         stamp = (now + self.offset_ms) << COUNTER_BITS
         return stamp if stamp > self._last else self._last + 1
 
     def gave(self, stamp: int) -> None:
-        """Note the last of some stamps in a row, of which `next` has told the first."""
+        """Note the last of some consecutive stamps, of which `next` gave the first."""
         self._last = stamp
 
     def read(self, now: Millis) -> int:

@@ -68,7 +68,7 @@ def _fields_of(kind: type[NodeConfig]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What one member was told about itself and its cluster."""
+    """What one member is configured with: itself and its cluster."""
 
     cluster: str = DEFAULT_CLUSTER
     """Members and clients of another name are refused."""
@@ -97,7 +97,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     list of names of modules that have them. The same on every member; code never travels."""
 
     zone: str = ""
-    """The name of what may fail as a whole: a rack, an availability zone. Replicas of a partition are kept in different zones where
+    """The name of what can fail as a whole: a rack, an availability zone. Replicas of a partition are kept in different zones where
     there are enough; members that name none are together in one."""
 
     capacity_weight: float = 1.0
@@ -134,7 +134,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A slave that did not confirm its master for so long is removed by it; 0: one and a half heartbeat timeouts."""
 
     lease_ms: NotNegative = 0
-    """For how long members may acknowledge operations on maps that ask for the majority, from the moment at which they
+    """For how long members can acknowledge operations on maps that ask for the majority, from the moment at which they
     last asked their master; the same on every member. No two sides of a cut ever acknowledge at the same time, and
     nobody owns what an owner that fell silent has owned before its lease has run out. 0: no leases. Lower: such maps
     are unavailable for a shorter time after a failure, and sooner when messages are late."""
@@ -147,7 +147,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster admits no more members than this; 0: any number."""
 
     initial_members: Positive = 1
-    """The cluster begins to work when it first has so many members; afterwards it goes on with fewer."""
+    """The cluster begins to work when it first has this many members; afterwards it continues with fewer."""
 
     ring_above_members: NotNegative = 100
     """In larger clusters each member watches `ring_neighbours` others instead of all; 0: always all."""
@@ -164,7 +164,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How long the master searches for the best members to keep; then it takes the best that it has found."""
 
     evacuation_timeout_ms: NotNegative = 30_000
-    """How long members that cannot reach others may stay while what only they hold is moved; 0: it is not moved. Longer:
+    """How long members that cannot reach others can stay while what only they hold is moved; 0: it is not moved. Longer:
     more is saved where much has to be moved, and calls between them fail for longer."""
 
     merge_interval_ms: Positive = 1_000
@@ -186,7 +186,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     raise_cluster_version: bool = True
     """Whether this member, as the master, raises the cluster version by itself when the last member of an older release has
     been upgraded. False: an operator does (`phalanx members --raise-cluster-version`), and until then members of the older
-    release may join: set it on the members of the newer release before an upgrade that may be taken back."""
+    release can join: set it on the members of the newer release before an upgrade that can be taken back."""
 
     join_attempts: Positive = 5
     """Rounds over all seeds before joining fails."""
@@ -220,7 +220,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The size of one message of a copy. More: fewer round trips, longer turns."""
 
     migration_latency_target_ms: NotNegative = 3
-    """By how much messages may be late because of copies until these slow down; 0: they never do. It counts only while
+    """By how much messages can be late because of copies until these slow down; 0: they never do. It counts only while
     callers have work: otherwise copies are as fast as they can. Lower: calls hardly notice that data moves, and it moves
     more slowly meanwhile."""
 
@@ -231,7 +231,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Migrations that the cluster runs at the same time; 0: any number, 1: one by one."""
 
     call_timeout_ms: Millis = 30_000
-    """How long a call on an embedded map may take in all, retries included."""
+    """How long a call on an embedded map can take in all, retries included."""
 
     max_key_bytes: Positive = 64 * 1024
     max_value_bytes: Positive = 16 * 1024 * 1024
@@ -249,10 +249,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_lock_tokens: Positive = 500
     """Of how many names of one map's locks (or semaphores) one partition remembers the fencing token of a holder that is gone; of
     more, the oldest are forgotten together, and no token of their time is accepted of a name of which nothing is known. More: a
-    lock may be held longer while it guards keys that were never written with its token, and 450 bytes on each replica for each."""
+    lock can be held longer while it guards keys that were never written with its token, and 450 bytes on each replica for each."""
 
     max_maps: Positive = 5_000
-    """How many maps one partition may hold entries of: a write that would begin one more is refused. More: longer turns
+    """How many maps one partition can hold entries of: a write that would begin one more is refused. More: longer turns
     where all maps are gone through, and more memory for each."""
 
     @property

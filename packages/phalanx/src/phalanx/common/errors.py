@@ -1,16 +1,16 @@
 """Errors, by whose fault they are and what the caller can do.
 
-* `UsageError`: you. Mend the call, the option or the configuration.
+* `UsageError`: you. Correct the call, the option or the configuration.
 * `ProtocolError`: the peer sent something that breaks the protocol. That connection is dropped, nothing else.
 * `UnavailableError`: the cluster cannot do it now, and has not done it. Retrying is safe.
 * `ClientClosed`: you have closed the client, or your member has ended. Nothing was changed; calling again cannot work, another
   client or member can.
-* `NotEnoughMembers`: a map refuses to be used where the cluster is too small, as it was told to. Nothing was changed.
+* `NotEnoughMembers`: a map refuses calls because the cluster is smaller than its setting asks for. Nothing was changed.
 * `GridFull`: a member has no memory for what the call would add. Nothing was changed. Remove, add members, or raise limits.
-* `JournalOverrun`, `JournalLineageChanged`: events of a journal are not there any more. Read the map, and begin anew.
-* `LockTimeout`, `LockLost`, `StaleToken`: a lock was not to be had, is not held any more, or has a new holder.
+* `JournalOverrun`, `JournalLineageChanged`: events of a journal are no longer there. Read the map, and begin again.
+* `LockTimeout`, `LockLost`, `StaleToken`: a lock was not granted in time, is no longer held, or has a new holder.
 * `IndeterminateWrite`: the write was perhaps applied. Read before you decide.
-* `InvariantViolation`: us. The member stops rather than go on with a broken state.
+* `InvariantViolation`: us. The member stops, because its state is broken.
 
 On the wire an error is one of the closed codes of `ErrorCode` and a sentence.
 """
@@ -157,7 +157,7 @@ class JournalOverrun(PhalanxError):
 
 
 class JournalLineageChanged(PhalanxError):
-    """A reader's position is not in the journal: the journal began anew, or continued from another history.
+    """A reader's position is not in the journal: the journal began again, or continued from another history.
 
     `void`: how many of the events that the reader has read are not in the journal's present history; None: unknown.
     """

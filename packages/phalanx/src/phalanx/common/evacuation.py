@@ -1,4 +1,4 @@
-"""What the master has to see to before it removes members that still reach it: a value, from membership to partitions."""
+"""What must be moved before the master removes members that still reach it: a value, from membership to partitions."""
 
 from __future__ import annotations
 

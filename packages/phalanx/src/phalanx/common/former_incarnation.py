@@ -21,7 +21,7 @@ class FormerIncarnation(msgspec.Struct, frozen=True):
     ask_first: tuple[MemberId, ...] = ()
     """The members of the cluster to which the next incarnation comes back, as far as this one knows."""
     members: tuple[MemberId, ...] = ()
-    """The members of its own last view: they may come back elsewhere."""
+    """The members of its own last view: they can come back elsewhere."""
     former: Former = ()
     """Where members were before that."""
     lite: bool | None = None
@@ -31,4 +31,4 @@ class FormerIncarnation(msgspec.Struct, frozen=True):
     cluster_version: int = 0
     """The cluster version of its last view; 0: it had no view."""
     departures: Departures = ()
-    """How members went, as it knew it; also those of its own last view, which may be on another side."""
+    """How members went, as it knew it; also those of its own last view, which can be on another side."""

@@ -44,9 +44,9 @@ class StagedStep(enum.IntEnum):
     DROP = 4
     """Drop what is staged or kept."""
     REPLACE = 5
-    """Replace the map by what was assembled: the owner does so by itself when the master has decided it."""
+    """Replace the map by what was assembled: the owner does so without being asked when the master has decided it."""
     DISCARD = 6
-    """Drop what was assembled: the owner does so by itself when nobody can want it any more."""
+    """Drop what was assembled: the owner does so without being asked when no job can need it any more."""
     CHECK = 7
     """Change nothing; tell whether `APPLY` could be done."""
 

@@ -33,7 +33,7 @@ ClientId = NewType("ClientId", str)
 """One connection of a client: `client/` and a number that the driver gives; it ends with the connection."""
 
 Target = MemberId | Address | ClientId
-"""Whom a message is for: a member, whoever listens at an address (joining only), or a client."""
+"""The receiver of a message: a member, the process that listens at an address (joining only), or a client."""
 
 Lost = tuple[tuple[str, ...], ...]
 """Members that were lost while they may have served one call: those of each of its rounds of requests."""

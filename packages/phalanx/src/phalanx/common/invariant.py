@@ -1,4 +1,4 @@
-"""Checks that stay on. A bare `assert` disappears under `-O`; what must hold in a data grid may not."""
+"""Checks that stay on. A bare `assert` disappears under `-O`; the checks of a data grid must not."""
 
 from __future__ import annotations
 

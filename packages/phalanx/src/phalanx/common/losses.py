@@ -1,8 +1,8 @@
 """What the cluster has lost, as a value that travels with the partition table until an operator acknowledges it.
 
-Only the master changes it. A loss is told in the same version of the table that gives its partitions to others, so whoever
-knows that they began empty knows of the loss. Beside losses stand the members that were removed, may live on, and then
-keep what nobody else has (`Away`).
+Only the master changes it. A loss is in the same version of the table that gives its partitions to others, so a member that
+knows that they began empty knows of the loss. Beside losses stand the members that were removed, perhaps still run, and then
+keep data that no other member has (`Away`).
 
 Two such values of one cluster are united by the identities of their losses: a new master unites what all members tell it,
 and the loss records of a side that has ended come along with its members.
@@ -87,7 +87,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Away(msgspec.Struct, frozen=True, array_like=True):
-    """A member that was removed, and whose process may live on with what only it has."""
+    """A member that was removed, and whose process perhaps still runs, with data that only it has."""
 
     member: MemberId
     at_ms: int
@@ -107,7 +107,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
     settled: tuple[str, ...] = ()
     """Identities of the last losses that were acknowledged or summed up."""
     away: tuple[Away, ...] = ()
-    """Members that may live on with data, oldest first."""
+    """Members that perhaps still run, with data, oldest first."""
 
     def __bool__(self) -> bool:
         """Return whether there is a loss or an absent member to report."""
@@ -167,7 +167,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         return book._with(earlier=0, earlier_partitions=0) if EARLIER in ids else book  # its own class
 
     def united_with(self, other: LossBook) -> LossBook:
-        """Return what both know. Members that are away are those of the newer book: some of the older may be back."""
+        """Return what both know. Members that are away are those of the newer book: some of the older can be back."""
         newer, older = (self, other) if self.version >= other.version else (other, self)
         settled = tuple(dict.fromkeys([*older.settled, *newer.settled]))[-MAX_SETTLED:]
         book = newer

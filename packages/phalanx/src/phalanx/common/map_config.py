@@ -33,9 +33,9 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     journal_max_bytes: int = JOURNAL_BYTES
     """Bytes of keys and values that the journal of each partition keeps at most."""
     max_entries: int | None = None
-    """Entries that the map may have; what is more is evicted. 0 or None: any number."""
+    """Entries that the map can have; what is more is evicted. 0 or None: any number."""
     max_bytes: int | None = None
-    """Bytes of keys and values that the map may have; what is more is evicted. 0 or None: any number."""
+    """Bytes of keys and values that the map can have; what is more is evicted. 0 or None: any number."""
     eviction: str | None = None
     """Which entries are evicted first: `oldest`, `lru`, `lfu` or `soonest-to-expire`; None: `oldest`."""
     max_idle_ms: int | None = None

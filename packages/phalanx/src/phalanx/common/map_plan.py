@@ -1,15 +1,15 @@
 """The settings of all maps together: a value that travels with the partition table, and that only the master changes.
 
-Each aspect of a map (`map_settings`), but journals and schemas, is looked up by itself, in this order:
+Each aspect of a map (`map_settings`), but journals and schemas, is looked up separately, in this order:
 
-1. what was set for the map's own name;
-2. what was set for a name that ends with `*` and begins like the map's: of several, the longest;
+1. the setting for the map's own name;
+2. the setting for a name that ends with `*` and has the beginning of the map's name: of several, the longest;
 3. the usual one, which is that of `*` alone.
 
 A journal is of one map, and set for its own name only: it begins in every partition when it is set, whether or not the
 map has entries. So is a schema, which writers store (`map_schema`).
 
-So to change one aspect of a map leaves the others what they were, and those that it never had of its own follow the usual
+So a change of one aspect of a map does not change its others, and aspects without a setting of their own follow the usual
 ones. A map need not exist to have settings. A hidden map (`hidden_maps`) has those of the map that it is for.
 
 The plan also says by which job the content of a map was replaced last, and which is about to (`partition.coordinator.map_replacement`).
@@ -51,7 +51,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True):
-    """Which job replaced the whole content of a map last, and which job may replace it next."""
+    """Which job replaced the whole content of a map last, and which job can replace it next."""
 
     map: str
     job: str = ""
@@ -108,23 +108,23 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @property
     def backup_counts(self) -> list[BackupCount]:
-        """Return the numbers of backups that some map may have."""
+        """Return the numbers of backups that some map can have."""
         return [self.usual.backups, *(change.backups for _, change in self.maps if change.backups is not None)]
 
     @property
     def protections(self) -> list[Protection]:
-        """Return the protections that some map may have, without those that never refuse."""
+        """Return the protections that some map can have, without those that never refuse."""
         all_of_them = [self.usual.protection, *(c.protection for _, c in self.maps if c.protection is not None)]
         return [protection for protection in dict.fromkeys(all_of_them) if protection.is_on]
 
     @property
     def has_bounds(self) -> bool:
-        """Whether some map may be bounded."""
+        """Whether some map can be bounded."""
         return self.usual.is_bounded or any(change.max_entries or change.max_bytes for _, change in self.maps)
 
     @property
     def has_idle(self) -> bool:
-        """Whether entries of some map may have an idle time by its settings."""
+        """Whether entries of some map can have an idle time by its settings."""
         return self.usual.max_idle_ms > 0 or any(change.max_idle_ms for _, change in self.maps)
 
     @property

@@ -1,4 +1,4 @@
-"""The schema of a map: which columns its rows have, and of which types. A setting of the map that whoever writes tables stores.
+"""The schema of a map: which columns its rows have, and of which types. A setting of the map, which programs that write tables store.
 
 It travels, and is kept in archives, as the JSON that Arrow defines for a schema, so that other programs read it. The columns that
 are the map's key are named in its metadata. Columns are nullable: programs that know no schema write into the map, too.
@@ -56,7 +56,7 @@ class FloatType(_Type, tag="floatingpoint", frozen=True):
 
 
 class DecimalType(_Type, tag="decimal", frozen=True):
-    """Decimals with so many digits, `scale` of them behind the point."""
+    """Decimals with this many digits, `scale` of them behind the point."""
 
     precision: int
     scale: int

@@ -73,7 +73,7 @@ DICT_FORMATS = tuple(each.value for each in DictFormat)
 
 
 class Share(NamedTuple):
-    """What one partition may hold of a bounded map; 0: any number. One entry may always stay."""
+    """What one partition can hold of a bounded map; 0: any number. One entry can always stay."""
 
     entries: int
     bytes: int
@@ -166,7 +166,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
         return self.max_entries > 0 or self.max_bytes > 0
 
     def share(self, partition_count: int) -> Share:
-        """Return what one partition may hold, at least one entry: together no more than the map may."""
+        """Return what one partition can hold, at least one entry: together no more than the map can."""
         entries = max(self.max_entries // partition_count, 1) if self.max_entries else 0
         return Share(entries, max(self.max_bytes // partition_count, 1) if self.max_bytes else 0)
 

@@ -1,6 +1,6 @@
-"""How full a member's memory is: levels, when they change, and how sizes are told to people.
+"""How full a member's memory is: levels, when they change, and how sizes are written for people.
 
-A member that reaches its limit is FULL, and refuses what grows it until its use has fallen to `FULL_UNTIL` of the
+A member that reaches its limit is FULL, and refuses writes that need more memory until its use has fallen to `FULL_UNTIL` of the
 limit: between two writes it does not change its mind. From `NEAR_FROM` of the limit on it is NEAR, until
 `NEAR_UNTIL`. Above the ceiling, between the limit and what the system gives the process at most, it is FULL whatever is
 free inside of its memory.

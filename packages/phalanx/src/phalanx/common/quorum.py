@@ -2,7 +2,7 @@
 
 A majority of the present view is not enough. Five members become three, and three become two: the two have a majority of
 the three, but not of the five. So a side must have a majority of the *last stable view*, the last one that all its voters
-are known to have installed. A member may be wrong about which view that is:
+are known to have installed. A member can be wrong about which view that is:
 
 1. A removes D and E: the view {A,B,C}. 2. A and B install it, and C never hears of it. 3. A and B are cut off from C. Had
 the view become stable, they would have the majority of it; it has not, and C, D and E have the majority of the five.
@@ -10,11 +10,11 @@ the view become stable, they would have the majority of it; it has not, and C, D
 
 Hence `QuorumRecord`: the last view known to be stable, the present one if it can become stable, and those of which it is
 not known. A side has the majority if it has it of each of them. Only the master of a view makes it stable, so it forgets the
-one before that did not become so; it tells its members what it knows with every view, and whoever comes under it, by a
-claim or by joining, tells it what he knows. The rule is that of dynamic voting with ambiguous attempts.
+one before that did not become so; it sends its members what it knows with every view, and a member that accepts it, by a
+claim or by joining, sends it what that member knows. The rule is that of dynamic voting with ambiguous attempts.
 
 Who votes: the members that hold data (where there are none, all). A process that ends one incarnation and begins another
-keeps its vote: it votes for the first identity that it had, because it remembers; a process that was started anew does
+keeps its vote: it votes for the first identity that it had, because it remembers; a process that was started again does
 not. That holds for a member, too, that was admitted and removed without ever hearing of it: a view may have counted with its vote.
 """
 
@@ -35,7 +35,7 @@ Former = tuple[tuple[MemberId, MemberId], ...]
 
 
 class QuorumView(msgspec.Struct, frozen=True, array_like=True):
-    """A view that is stable, or may be, as far as votes go."""
+    """A view that is stable, or can be, as far as votes go."""
 
     number: int
     """The number of the view: greater than that of every stable view whose majority it had."""
@@ -60,7 +60,7 @@ class QuorumRecord(msgspec.Struct, frozen=True, array_like=True):
     stable: QuorumView
     """The last view known to be stable."""
     number: int
-    """The number of the present view. 0: it lacks the majority; that of `stable`: it is stable; greater: it may become stable."""
+    """The number of the present view. 0: it lacks the majority; that of `stable`: it is stable; greater: it can become stable."""
     pending: tuple[QuorumView, ...] = ()
     """Other views that may have become stable, the lowest number first."""
     former: Former = ()
@@ -166,7 +166,7 @@ def after_master_loss(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
 
 
 def combine_records(footings: Iterable[QuorumRecord]) -> QuorumRecord:
-    """Combine what members of one cluster know: the latest stable view, and all that may be as late or later."""
+    """Combine what members of one cluster know: the latest stable view, and all that can be as late or later."""
     known = list(footings)
     stable = max((footing.stable for footing in known), key=_place)
     others = {each for footing in known for each in (footing.stable, *footing.pending)}

@@ -4,9 +4,9 @@
 * `dns:NAME:PORT` stands for all addresses (A and AAAA records) that the name has at the moment, each with this port.
 * `file:PATH` stands for the addresses in a file, one `host:port` a line; `#` begins a comment.
 * `phalanx://host1,host2:5702/cluster` is a whole text: several addresses (also `dns:NAME:PORT`), each with port 5701 where it has
-  none, and the name of the cluster, which may be left out.
+  none, and the name of the cluster, which can be left out.
 
-What a source gives now is found out by whoever has sockets and files (`net/seed_lookups.py`); here texts are checked only.
+`net/seed_lookups.py` asks the sources; this module only checks texts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class GivenMembers(NamedTuple):
 
 
 def is_source(text: str) -> bool:
-    """Return whether the text names a source. A host may be called dns or file: `dns:5701` is its address."""
+    """Return whether the text names a source. A host can be called dns or file: `dns:5701` is its address."""
     text = text.strip()
     rest = text.removeprefix(DNS) if text.startswith(DNS) else text.removeprefix(FILE)
     return rest != text and not rest.isdecimal()

@@ -1,9 +1,9 @@
 """The partition table as a value: which members hold which replica of each partition.
 
 Only the master makes a new table. Each partition has a version that grows by one with every committed change, and by
-two where a migration failed: a destination that had committed it alone is then behind again. The table's version is
+two if a migration failed: a destination that had committed it alone is then behind again. The table's version is
 their sum (and that of the maps' settings and of the losses, which travel with it), so the same holds for it, while partitions change independently: of two tables the newer row counts for each
-partition. Every replica named here is complete: a migration under way is not in the table. So any of them may be
+partition. Every replica named here is complete: a migration under way is not in the table. So any of them can be
 promoted without losing a write that was acknowledged.
 
 Wire and memory form are one: members once, then indexes into them.
@@ -134,7 +134,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             versions[partition], births[partition] = version, birth
         version = sum(versions) + self.maps.version + self.losses.version
         table = PartitionTable(members, tuple(rows), tuple(versions), version, tuple(births), self.maps, self.losses)
-        # Whoever holds nothing any more is not named. Most often the first rows tell that all are.
+        # A member that holds no replica is not named any more. Most often the first rows show that all are still named.
         unnamed = displaced - {HOLE}
         for row in rows:
             if not unnamed:

@@ -15,7 +15,7 @@ class Traits(NamedTuple):
     """Set when the member starts, and the same for as long as it lives."""
 
     zone: Annotated[str, msgspec.Meta(max_length=MAX_ZONE_LENGTH)] = ""
-    """The name of what may fail as a whole: a rack, an availability zone. Empty: none."""
+    """The name of what can fail as a whole: a rack, an availability zone. Empty: none."""
     weight: Annotated[float, msgspec.Meta(gt=0, le=MAX_WEIGHT)] = 1.0
     """How much data it is to hold, in proportion to the weights of other members."""
     lite: bool = False

@@ -1,7 +1,7 @@
 """State machines as tables: which event leads from which state to which other.
 
 A machine that has such a table changes its state by `TransitionTable.next` and in no other way. Whatever is not in the table
-cannot happen; if it does, the member stops with its story rather than go on in a state that nobody thought of. The diagrams
+cannot happen; if it does, the member stops, and its error contains the story. The diagrams
 of the documentation are drawn from the tables.
 """
 

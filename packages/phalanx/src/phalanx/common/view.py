@@ -1,9 +1,9 @@
 """The member list as a value: who is in the cluster, oldest first, which version, and which master made it.
 
-A view is identified by its version *and* its maker: two claimers on two sides of a cut may use one version, and must
+A view is identified by its version *and* its maker: two claimers on two sides of a cut can use one version, and must
 never be confused. The first member is the master; age is position, given by the master that appended the member.
 
-It says also what is special about members, as each told when it asked to join: whoever has a view knows who in it holds
+It says also what is special about members, as each reported when it asked to join: a member that has a view knows who in it holds
 data, and no two that have the same one disagree. And it names the version of the protocol that they all speak.
 """
 
@@ -32,7 +32,7 @@ class ViewId(msgspec.Struct, frozen=True, array_like=True):
     def may_be_known_by(self, other: ViewId) -> bool:
         """Return whether a member that has the other view can know the decisions of this one.
 
-        1. Master A removes B and C, and begins the partitions anew that only they held. 2. D, in A's list, owns one of
+        1. Master A removes B and C, and begins empty the partitions that only they held. 2. D, in A's list, owns one of
         them by A's table and tells its backup E, to which A's list has not come: A cannot reach it. 3. E accepts the
         claim of B, in whose list it is from now on. 4. Had it believed D, it would take a decision of A's side along:
         everything that B and C hold would seem outdated by what began empty there.
@@ -51,7 +51,7 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     traits: tuple[tuple[MemberId, Traits], ...] = ()
     """The traits of members that are not the usual ones, in the same order."""
     cluster_version: int = OLDEST_PROTOCOL_VERSION
-    """The version of the protocol that may be used between members: every member speaks it (PX-42)."""
+    """The version of the protocol that can be used between members: every member speaks it (PX-42)."""
     releases: tuple[Release, ...] = ()
     """The releases that are there, each once."""
     release_indices: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         return next((traits for special, traits in self.traits if special == member), USUAL)
 
     def speaks(self, version: int) -> bool:
-        """Return whether messages and fields that came with this version may be sent to members of this view."""
+        """Return whether messages and fields that came with this version can be sent to members of this view."""
         return self.cluster_version >= version
 
     def all_releases(self) -> dict[MemberId, Release]:
@@ -87,7 +87,7 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def data_members(self) -> tuple[MemberId, ...]:
-        """Return the members that may hold replicas, oldest first."""
+        """Return the members that can hold replicas, oldest first."""
         lite = {member for member, traits in self.traits if traits.lite}
         return tuple(member for member in self.members if member not in lite) if lite else self.members
 

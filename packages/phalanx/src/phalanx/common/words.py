@@ -1,6 +1,6 @@
 """Messages for people: counts with their nouns, and text from outside in a form that can be shown.
 
-A name, a key, a reason that a peer sent may hold anything: ends of lines that forge a log line, escape sequences that
+A name, a key, a reason that a peer sent can hold anything: ends of lines that forge a log line, escape sequences that
 drive a terminal, marks that turn the reading direction. Whatever shows such text passes it through `shown` or `quoted`.
 """
 

@@ -1,4 +1,4 @@
-"""Who may ask what at the HTTP port, and for how long a request may take: an ASGI layer around the application.
+"""Who can ask what at the HTTP port, and for how long a request can take: an ASGI layer around the application.
 
 Without a token the port is on loopback only, and a request must name this host: else a page in a browser on this machine
 could read the port under a name of its own that it lets point here (DNS rebinding).
@@ -38,12 +38,12 @@ _HEADERS: Final = (
 
 
 class Access:
-    """Lets requests through that may be asked, within the time that they may take."""
+    """Lets requests through that can be asked, within the time that they can take."""
 
     def __init__(
         self, app: ASGIApp, token: bytes | None, hosts: frozenset[str], free: frozenset[str], streams: frozenset[str]
     ) -> None:
-        """`free`: paths that anybody may ask for. `streams`: paths whose responses have no end, and limit themselves. `hosts`: names under which the port may be asked without a token, besides those of loopback."""
+        """`free`: paths that anybody can ask for. `streams`: paths whose responses have no end, and limit themselves. `hosts`: names under which the port can be asked without a token, besides those of loopback."""
         self._app, self._token, self._hosts, self._free = app, token, hosts, free
         self._streams = streams
 

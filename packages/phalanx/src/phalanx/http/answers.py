@@ -57,7 +57,7 @@ class EarlierLosses(TypedDict):
 
 
 class AwayMember(TypedDict):
-    """A member that was removed, and may come back with what only it has."""
+    """A member that was removed, and can come back with what only it has."""
 
     member: str
     address: str
@@ -292,7 +292,7 @@ Settings = dict[str, MapSettingsAnswer]
 
 
 class Safety(TypedDict):
-    """Whether this member may be stopped now, and why not."""
+    """Whether this member can be stopped now, and why not."""
 
     member: str
     address: str

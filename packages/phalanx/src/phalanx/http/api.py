@@ -31,7 +31,7 @@ MOST_KEPT: Final = 64
 MOST_LETTERS: Final = 4_096
 """The longest query."""
 ANSWER_WITHIN_S: Final = 8.0
-"""Below the time after which a request is broken off: whoever asks is told why."""
+"""Below the time after which a request is cancelled: so the caller gets the reason."""
 
 Query = Mapping[str, list[str]]
 Answer = Callable[[Query], Awaitable[Any]]

@@ -83,7 +83,7 @@ class Asked:
         return losses.as_objects(await self._questions.losses())
 
     async def safety(self) -> dict[str, Any]:
-        """Return whether this member may be stopped."""
+        """Return whether this member can be stopped."""
         found, own = await self._questions.safety()
         return safety.as_object(found, own)
 

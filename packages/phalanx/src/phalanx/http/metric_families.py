@@ -255,7 +255,7 @@ def about_this(member: ServedMember) -> Iterator[Metric]:
     yield _gauge("phalanx_memory_used_bytes", "Memory in use, as the limit counts it.", max(memory.used, 0))
     yield _gauge("phalanx_memory_limit_bytes", "The limit from which on writes are refused; 0: none.", memory.limit)
     failed = CounterMetricFamily(
-        "phalanx_requests_failed", "Requests whose function or condition raised what nobody foresaw.", labels=["kind"]
+        "phalanx_requests_failed", "Requests whose function or condition raised an unexpected error.", labels=["kind"]
     )
     for kind, count in sorted(node.grid.evaluator.failed.items()):
         failed.add_metric([in_snake_case(kind)], count)

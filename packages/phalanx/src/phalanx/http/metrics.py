@@ -1,7 +1,7 @@
 """`/metrics`: what Prometheus scrapes. Names and units follow its conventions.
 
 Nothing is counted here: the member counts as it works, and a scrape reads. Reading and writing out are done in pieces, with
-turns of the loop in between, and one text serves all who ask at about the same time (`SharedAnswer`): so many scrapers, and
+turns of the loop in between, and one text serves all requests at about the same time (`SharedAnswer`): so many scrapers, and
 many maps, do not keep the member from its work.
 """
 
@@ -53,7 +53,7 @@ class Metrics:
         self._ticker: asyncio.TimerHandle | None = None
         self._text = SharedAnswer(self._make)
 
-    # --- what nobody else measures ----------------------------------------------------------------------------------
+    # --- measured only here -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Begin to measure how late the loop is, and how long collections of garbage take."""

@@ -1,6 +1,6 @@
 """`/livez`, `/readyz` and `/safez`: what orchestrators ask. Status 200 is yes, 503 is no; the body says why, a reason a line.
 
-They need no token: whoever watches the process, such as a kubelet, has none.
+They need no token: the program that watches the process, such as a kubelet, has none.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ ASK_WITHIN_MS: Millis = 2_000
 """A member that does not answer a question by then does not answer."""
 
 ASKED_AT_ONCE = 16
-"""Members that are asked for their decisions at once: each answer may have some MiB."""
+"""Members that are asked for their decisions at once: each answer can have some MiB."""
 
 R = TypeVar("R")
 
@@ -164,7 +164,7 @@ class Questions:
         return await self._ask(member, HistoryReply, GetHistory, partition)
 
     async def activity_of(self, member: MemberId, most: int) -> ActivityReply:
-        """Return what a member did lately, with so many of its last points."""
+        """Return what a member did lately, with this many of its last points."""
         return await self._ask(member, ActivityReply, GetActivity, most)
 
     async def change_map(self, master: MemberId, name: str, change: MapChange) -> None:
@@ -172,7 +172,7 @@ class Questions:
         await self._ask(master, DoneReply, ChangeMap, name, change)
 
     async def safety(self) -> tuple[Judgement, SafetyReply]:
-        """Return whether this member may be stopped now, and why not."""
+        """Return whether this member can be stopped now, and why not."""
         this = self.member.id
         own = await self.own_safety()
         master = own.view.master

@@ -18,7 +18,7 @@ MOST_LETTERS: Final = 4_096
 MOST_PAIRS: Final = 5_000
 """Of all cuts together. More take longer to read than a member should be kept busy."""
 SEARCH_S: Final = 1.0
-"""How long a search for the best set may take."""
+"""How long a search for the best set can take."""
 STEPS: Final = 200
 """Of a search in one turn of the loop: about a millisecond."""
 SETS: Final = 20

@@ -18,7 +18,7 @@ go first, are settings of the map (`max_entries`, `max_bytes`, `eviction`), not 
 | `CONNECT_TIMEOUT` | 2 | seconds to wait for a first member; never longer than `CALL_TIMEOUT` unless it is given |
 | `CALL_TIMEOUT` | as of `Client`; 2 with `IGNORE_ERRORS` | seconds to wait for an answer |
 | `IGNORE_ERRORS` | `False` | whether the cache behaves as an empty one while the grid cannot serve it; the log tells so |
-| `RETRY_AFTER` | 5 | for so many seconds after a call that nobody answered, others end at once; 0: each asks |
+| `RETRY_AFTER` | 5 | for this many seconds after a call without an answer, others end at once; 0: each asks |
 
 As django-redis, it has `ttl`, `lock` and `delete_pattern`, too. `clear` removes what has the `KEY_PREFIX` of the cache. With a `KEY_FUNCTION` it removes all of the map: give each site a map of its own.
 """
@@ -200,7 +200,7 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
     ) -> SyncLock:
         """Return the lock of a key, for `with`. `timeout`: seconds after which it is free when its holder was not heard of (None:
         30): it is renewed while the thread that holds it lives. `blocking_timeout`: seconds to wait for it (None: without end).
-        Errors of a lock reach the caller, also with `IGNORE_ERRORS`: nobody may believe that he holds it."""
+        Errors of a lock reach the caller, also with `IGNORE_ERRORS`: nobody can believe that he holds it."""
         made = self.make_and_validate_key(key, version=version)
         return self._cached.ask(lambda entries: lock_of(entries, made, timeout, blocking_timeout))
 

@@ -12,7 +12,7 @@ It is found by its name (an entry point of this package):
 | `connect_timeout_s` | 2 | seconds to wait for a first member; never longer than `call_timeout_s` unless it is given |
 | `call_timeout_s` | as of `Client`; 2 with `ignore_errors` | seconds to wait for an answer |
 | `ignore_errors` | False | whether values are made, and not kept, while the grid cannot serve the region; the log tells so |
-| `retry_after` | 5 | for so many seconds after a call that nobody answered, others end at once; 0: each asks |
+| `retry_after` | 5 | for this many seconds after a call without an answer, others end at once; 0: each asks |
 | `map` | `"dogpile"` | the map that holds the values, as bytes that dogpile has serialised |
 | `time_to_live` | None: for ever | seconds after which a value is removed; give more than the region's `expiration_time` |
 | `distributed_lock` | True | whether one process at a time makes the value of a key; False: one thread of each process |
@@ -56,7 +56,7 @@ OF_CLIENTS: Final = ("cluster", "secret_file", "connect_timeout_s", "call_timeou
 
 
 class PhalanxBackend(BytesBackend):
-    """The backend of one region. Threads and forked processes may use it."""
+    """The backend of one region. Threads and forked processes can use it."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         for unknown in sorted(set(arguments) - ARGUMENTS):
@@ -113,7 +113,7 @@ class PhalanxBackend(BytesBackend):
 
 
 class _Mutex(CacheMutex):
-    """The lock of a key. Whichever thread makes the value may release it: dogpile lets another one do so.
+    """The lock of a key. Whichever thread makes the value can release it: dogpile lets another one do so.
 
     While the grid cannot grant it, and errors are ignored, it is granted to everybody: the value is made by each, and kept by nobody.
     """

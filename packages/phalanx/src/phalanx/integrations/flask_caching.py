@@ -17,7 +17,7 @@ of the map, not `CACHE_THRESHOLD`.
 | `CACHE_PHALANX_CONNECT_TIMEOUT` | 2 | seconds to wait for a first member; never longer than `…_CALL_TIMEOUT` unless it is given |
 | `CACHE_PHALANX_CALL_TIMEOUT` | as of `Client`; 2 with `…_IGNORE_ERRORS` | seconds to wait for an answer |
 | `CACHE_PHALANX_IGNORE_ERRORS` | `False` | whether the cache behaves as an empty one while the grid cannot serve it; the log tells so |
-| `CACHE_PHALANX_RETRY_AFTER` | 5 | for so many seconds after a call that nobody answered, others end at once; 0: each asks |
+| `CACHE_PHALANX_RETRY_AFTER` | 5 | for this many seconds after a call without an answer, others end at once; 0: each asks |
 | `CACHE_PHALANX_MAP` | `"flask"` | the map that holds the entries |
 | `CACHE_KEY_PREFIX` | | what its keys begin with; `clear` removes only these |
 """
@@ -55,7 +55,7 @@ Timeout = int | dt.timedelta | None
 
 
 class FlaskCachingBackend(BaseCache):
-    """The backend. Threads and forked processes may use it. Errors of the grid (`phalanx.PhalanxError`) reach the caller,
+    """The backend. Threads and forked processes can use it. Errors of the grid (`phalanx.PhalanxError`) reach the caller,
     unless `ignore_errors` says otherwise."""
 
     def __init__(

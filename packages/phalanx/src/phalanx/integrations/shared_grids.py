@@ -54,7 +54,7 @@ class SharedGrid:
         self._grid: Any = None
         self._connecting = threading.Lock()
         self._try_again_at = 0.0
-        """When a call may ask again, by `monotonic`; 0: the last one was answered."""
+        """When a call can ask again, by `monotonic`; 0: the last one was answered."""
         self._failures = 0
         """How many calls were not answered."""
         self._reason = ""

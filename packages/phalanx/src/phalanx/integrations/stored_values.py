@@ -29,7 +29,7 @@ def stored(value: Any, dumps: Callable[[Any], Any] = pickled) -> Any:
 
 
 def restored(found: Any, loads: Callable[[bytes], Any] = pickle.loads) -> Any:
-    """Return the value of which this was stored. Unpickling runs what was pickled: only who may run code here may write there."""
+    """Return the value of which this was stored. Unpickling runs what was pickled: only who can run code here can write there."""
     return loads(found) if isinstance(found, bytes) else found
 
 

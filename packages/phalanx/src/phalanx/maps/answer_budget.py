@@ -1,4 +1,4 @@
-"""What one answer may have: every list of answers that a member makes for a client of another system is built with a budget.
+"""What one answer can have: every list of answers that a member makes for a client of another system is built with a budget.
 
 A list can have the same value hundreds of times, and one of thousands of large values is asked for in a few bytes. So what was
 found is counted as often as the list has it, before it is copied into the list; and nothing of an answer is sent before all of it is
@@ -15,7 +15,7 @@ class AnswerTooLarge(UsageError):
 
 
 class AnswerBudget:
-    """How many bytes one answer may still have."""
+    """How many bytes one answer can still have."""
 
     __slots__ = ("_most", "left")
 

@@ -19,7 +19,7 @@ class Caller(Protocol):
 
     call_timeout_s: float
     open_from: int
-    """The lowest number of a request that may be under way."""
+    """The lowest number of a request that can be under way."""
 
     @property
     def partition_count(self) -> int:
@@ -29,7 +29,7 @@ class Caller(Protocol):
         """Return the number of the next request. Requests are sent in the order of their numbers."""
 
     def call(self, partition: int, request: Any, *, within_ms: int = 0, lost: Lost = ()) -> Awaitable[Any]:
-        """Send a request to the owner of the partition. Return its one reply, which may be an `ErrorReply`.
+        """Send a request to the owner of the partition. Return its one reply, which can be an `ErrorReply`.
 
         `within_ms`: a time limit shorter than that of any call; 0: that of any call. `lost`: as in `CallOwners`.
         """

@@ -67,7 +67,7 @@ class AsyncFacade(HoldsMaps):
         """Return the lock of that name, which one task at a time holds in the whole cluster.
 
         `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
-        without end); `reentrant`: whether the task that holds it may acquire it again. Its backups and protection are
+        without end); `reentrant`: whether the task that holds it can acquire it again. Its backups and protection are
         those of the map `phalanx.locks`. Raises `UsageError`.
         """
         terms = lock_terms(LOCKS, to_key_data(name), name, lease, wait, reentrant=reentrant)

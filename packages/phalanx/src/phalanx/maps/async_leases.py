@@ -66,7 +66,7 @@ class AsyncLocks:
         try:
             holding = await apply_step(plan, self._caller)
         except BaseException:
-            # It may be granted, or be granted soon, to a caller that does not wait any more.
+            # It can be granted, or be granted soon, to a caller that does not wait any more.
             self._give_up(terms, holder)
             raise
         finally:

@@ -91,7 +91,7 @@ class AsyncMap(NoDict, AsyncMapCalls[K, V]):
         """Yield pages of the serialised keys and values that fulfil a condition, as `update_where` has it. Owners leave out
         the others. A page is empty where an owner has looked at many entries and found none.
 
-        `page_bytes`: about so many bytes come at once, for a reader that may stop soon. `after`: a serialised key that was read before;
+        `page_bytes`: about how many bytes come at once, for a reader that can stop soon. `after`: a serialised key that was read before;
         what was read up to it is left out, and comes again only where partitions were divided meanwhile. Raises `UnknownSchema` where the schema of a
         Compact object cannot be fetched now; of one whose schema is lost, and of a value that has more than `most_bytes`, no condition on
         a field holds.
@@ -125,7 +125,7 @@ class AsyncMap(NoDict, AsyncMapCalls[K, V]):
             await self.decode(data)
         except UnknownSchema as error:
             if isinstance(error.__cause__, PhalanxError):
-                raise  # its schema may be there: nobody knows whether it fulfils the condition
+                raise  # its schema perhaps exists: it is not known whether it fulfils the condition
         except CorruptDataError:
             pass  # what cannot be read fulfils no condition surely
         return rows.row(data, from_any_data)

@@ -1,6 +1,6 @@
 """Functions whose results the grid keeps: what both kinds of clients share (`client.sync_cached`, `maps.async_cached`).
 
-All functions of all programs may keep their results in one map. So a function's name is part of its keys, and must be its own:
+All functions of all programs can keep their results in one map. So a function's name is part of its keys, and must be its own:
 names that several functions can have (in a script, in a function, without a name) are refused.
 """
 
@@ -62,7 +62,7 @@ class CachedTerms(msgspec.Struct, frozen=True):
         return made
 
     def is_new(self, left_s: float | None) -> bool:
-        """Return whether a result that lives for so many more seconds (None: for ever) is new. Owners tell that: no clock of a
+        """Return whether a result that lives for this many more seconds (None: without end) is new. Owners send that time: no clock of a
         caller counts."""
         return left_s is None or left_s > self.stale_s
 

@@ -94,7 +94,7 @@ class BulkCall:
     __slots__ = ("_is_write", "_may_be_done", "_what", "limit", "lost", "table")
 
     def __init__(self, what: str, limit: TimeLimit, *, is_write: bool = False, lost: Lost = ()) -> None:
-        """Begin a call. `what`: the operation, for messages. `is_write`: an error must say whether some of the call may be done.
+        """Begin a call. `what`: the operation, for messages. `is_write`: an error must say whether some of the call can be done.
 
         `lost`: the members that earlier calls, which this one replaces, have lost.
         """

@@ -20,7 +20,7 @@ from phalanx.maps.map_plans import MapPlans
 T = TypeVar("T")
 
 FETCHED_ALONE: Final = 8
-"""After so many schemas for one value, all others are fetched at once: a value may hold objects of many types."""
+"""After this many schemas for one value, all others are fetched at once: a value can hold objects of many types."""
 
 
 def read_again(

@@ -26,7 +26,7 @@ OF_KEYS: Final = (
     inspect.EnumType, inspect.LiteralType, inspect.NoneType,
     inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType, inspect.UnionType,
 )  # fmt: skip
-"""What keys may be made of."""
+"""What keys can be made of."""
 OF_CLASSES: Final = (inspect.DataclassType, inspect.StructType, inspect.NamedTupleType, inspect.CustomType)
 """Types of which there are objects."""
 OF_COMPOSITE_KEYS: Final = (inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType)
@@ -72,7 +72,7 @@ class DeclaredType:
         if self.is_simple and (type(value) is kind or kind is Any):
             return value
         if self._class is not None and not isinstance(value, self._class):
-            # A dict, or an object of another class, may have the same fields, and is not what was meant.
+            # A dict, or an object of another class, can have the same fields, and is not what was meant.
             raise UsageError(
                 f"map {quoted(self._map)}: the {self._what} {quoted(value)} is not of type {self.name}: it is of type {type(value).__name__}"
             )

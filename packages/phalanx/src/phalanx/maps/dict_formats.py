@@ -1,6 +1,6 @@
 """How a program stores dicts in a map: as the map's setting `dicts` says, or the program's argument `dicts`.
 
-The setting comes with the partition table, and may change while the map is used: whoever reads or writes a dict looks at the
+The setting comes with the partition table, and can change while the map is used: each read or write of a dict looks at the
 newest table that it knows. Where map and program both say something, they must say the same. A program that goes its own way
 would store what others, for whose sake the map has the setting, cannot read; so it gets an error instead.
 """
@@ -31,7 +31,7 @@ class DictChoice:
             )
         self._map, self._argument, self._plan = map_name, argument, plan
         self._judged: tuple[MapPlan | None, bool] = (None, False)
-        """The settings judged last, and what came out: one value, for threads share this."""
+        """The settings judged last, and what came out: one value, because threads share this."""
 
     def check_format(self) -> bool:
         """Check the format of dicts, and return whether it is JSON.

@@ -18,7 +18,7 @@ MAX_PRODUCT: Final = 64 * 1024 * 1024
 """The most characters of wildcard pieces between stars, other than `?`, times bytes of a text: this takes some 20 ms."""
 
 FIRST_PLACES: Final = 256
-"""At so many places a wildcard piece is sought at first."""
+"""At how many places a wildcard piece is sought at first."""
 _NO: Final = bytes(256)
 _ANY: Final = b"\x01" * 256
 _OF_ONE: Final = [_NO[:char] + b"\x01" + _NO[char + 1 :] for char in range(256)]
@@ -45,7 +45,7 @@ class Pattern:
 
     @property
     def is_costly(self) -> bool:
-        """Return whether a single long text may take milliseconds."""
+        """Return whether a single long text can take milliseconds."""
         return self._work > 0
 
     def matches(self, text: bytes) -> bool:

@@ -23,7 +23,7 @@ class Position(NamedTuple):
     """A position in the journal of one partition: after the events that were read."""
 
     lineage: int
-    """The name of the history to which the number belongs; a journal that begins anew has another lineage."""
+    """The name of the history to which the number belongs; a journal that begins again has another lineage."""
     sequence: int
     """The number of the next event."""
 
@@ -104,7 +104,7 @@ def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) ->
 
 
 def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
-    """Return whether the answering owner may be stale: without the map's new journal, or not the owner any more.
+    """Return whether the answering owner can be stale: without the map's new journal, or not the owner any more.
 
     1. O hangs, and is removed. 2. Its backup becomes the owner, begins its own lineage, and is read. 3. O runs again,
     and is asked: it does not know that lineage. So the request is repeated for a while (`in_doubt`, at most `DOUBT_S`),
@@ -114,7 +114,7 @@ def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
 
 
 def not_enabled(map_name: str, plan: MapPlan) -> JournalNotEnabled:
-    """Return the error for a reader of a map without a journal. It names maps with one: the name may be misspelt."""
+    """Return the error for a reader of a map without a journal. It names maps with one: the name is perhaps misspelt."""
     how = f"phalanx map journal {map_name} --capacity 10000 --at HOST:PORT"
     named = list(map(repr, plan.journals))
     more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""

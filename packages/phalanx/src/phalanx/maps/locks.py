@@ -45,9 +45,9 @@ MARGIN_S = 1.0
 RENEWALS = 3
 """How many renewals a lease has time for."""
 DRIFT = 0.02
-"""The share of a lease by which its holder gives it up earlier: clocks may differ by one in a hundred, either way."""
+"""The share of a lease by which its holder gives it up earlier: clocks can differ by one in a hundred, either way."""
 ROUNDING_S = 0.002
-"""Owners read their clocks in whole milliseconds, when a call comes and when it is granted: a lease may end so much earlier."""
+"""Owners read their clocks in whole milliseconds, when a call comes and when it is granted: a lease can end this much earlier."""
 RETRY_S = 0.25
 """How soon a renewal that got no answer is tried again."""
 
@@ -235,7 +235,7 @@ class Holdings:
         return min((each.renew_at for each in self._renewed(now)), default=None)
 
     def patience(self, now: float) -> float:
-        """Return for how many seconds the answers to renewals may be waited for.
+        """Return for how many seconds the answers to renewals can be waited for.
 
         1. This client holds a lock at O and one at P. 2. O hangs, and both locks are to be renewed. 3. Did the client wait
         for O's answer until that lease ends, it would lose the lock at P with it.
@@ -289,13 +289,13 @@ def acquire_plan(
             text = f"{terms.name} was granted, and its lease of {terms.lease_ms / 1000:g} s was over before the answer came"
             raise UnavailableError(f"{text}, twice; it is not held: give a longer lease")
         else:
-            was_late = True  # Asked again, the owner lets the lease begin anew.
+            was_late = True  # Asked again, the owner restarts the lease.
 
 
 def renew_plan(
     holdings: list[Holding], within_s: float, client: Numbers, clock: Callable[[], float] = time.monotonic
 ) -> CallPlan[None]:
-    """Let the leases of holdings begin anew, of those whose owners answer within a time (`Holdings.patience`)."""
+    """Renew the leases of the holdings whose owners answer within a time (`Holdings.patience`)."""
     sent_at = clock()
     requests: list[tuple[int, Any]] = [
         (
@@ -315,7 +315,7 @@ def renew_plan(
 
 
 OpenFrom: TypeAlias = Callable[[int], int]
-"""From the number of a request to the first one that may be under way."""
+"""From the number of a request to the first one that can be under way."""
 
 
 def release_all_plan(of: list[Releasable], within_ms: int, client: Numbers, open_from: OpenFrom) -> CallPlan[None]:
@@ -350,7 +350,7 @@ class LockStatus(msgspec.Struct, frozen=True):
     token: int
     """The greatest fencing token known of it; 0: none."""
     permits: int
-    """How many may hold it at a time; 0: nobody holds it, and no token of it is remembered."""
+    """How many can hold it at a time; 0: nobody holds it, and no token of it is remembered."""
     holders: tuple[str, ...]
     """A name of each acquisition that holds it: of a client or member, and a number."""
     tokens: tuple[int, ...]

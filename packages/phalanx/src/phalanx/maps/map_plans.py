@@ -43,7 +43,7 @@ T = TypeVar("T")
 PACKED_PAGES_AT_ONCE = 16
 """The most pages of a packed scan that are requested at once."""
 SOUGHT_PAGES_AT_ONCE = 4
-"""The same for a scan with conditions: even a small page may be much work for the member."""
+"""The same for a scan with conditions: even a small page can be much work for the member."""
 
 
 SLICES_AT_ONCE = 8
@@ -51,7 +51,7 @@ SLICES_AT_ONCE = 8
 
 
 class MapPlans(Plans):
-    """Makes the plans of one map. Threads may share it: what it keeps between calls depends only on the table."""
+    """Makes the plans of one map. Threads can share it: what it keeps between calls depends only on the table."""
 
     def __init__(self, name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
         """Take the same arguments as `Plans`."""
@@ -63,7 +63,7 @@ class MapPlans(Plans):
     ) -> CallPlan[list[bytes | None]]:
         """Plan to return the serialised value of each serialised key; None: the key has no value. `lost`: as for `BulkCall`.
 
-        `budget`: what the values may have in total; None: there is no limit. Raises `AnswerTooLarge`.
+        `budget`: what the values can have in total; None: there is no limit. Raises `AnswerTooLarge`.
         """
         found: list[bytes | None] = [None] * len(keys)
 
@@ -180,7 +180,7 @@ class MapPlans(Plans):
         """Plan to let a function change all entries that fulfil the conditions. Return how many were changed.
 
         Each owner does a slice for one request (`grid.requests.update_where`). `open_from`: from the number of a
-        request, the lowest one that may still be repeated.
+        request, the lowest one that can still be repeated.
         """
         call = BulkCall("update_where", self.time_limit(), is_write=True)
         call.table = yield FIND_TABLE
@@ -248,7 +248,7 @@ class MapPlans(Plans):
         take: Callable[[Part, Any], Sequence[int]],
         result: T,
     ) -> CallPlan[T]:
-        """Plan to send requests to the owners of all keys. Refused keys are grouped anew, within the time of one call.
+        """Plan to send requests to the owners of all keys. Refused keys are grouped again, within the time of one call.
 
         `take` returns the indexes of the keys that a reply leaves out because it would be too large. `result`: the
         plan's.

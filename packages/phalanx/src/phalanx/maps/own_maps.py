@@ -1,8 +1,8 @@
-"""Phalanx's own maps, `phalanx.*`: programs may read them, and do not write into them.
+"""Phalanx's own maps, `phalanx.*`: programs can read them, but not write into them.
 
 Results of functions (`phalanx.cached`), locks and schemas of Hazelcast's clients are kept there. What writes them by right names them by
 `OwnName` (`cached`), asks the owners itself (locks, and schemas, which come by Hazelcast's protocol), or stages rows (a restore from
-an archive). Results of functions may be removed: they are made again.
+an archive). Results of functions can be removed: they are made again.
 """
 
 from __future__ import annotations

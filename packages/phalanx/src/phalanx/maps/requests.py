@@ -37,7 +37,7 @@ REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 """Errors of one part of a bulk request after which its keys are grouped again, by a newer table."""
 
 UNKNOWN = frozenset({ErrorCode.OWNERSHIP_LOST, ErrorCode.INDETERMINATE})
-"""Errors of a part of a write after which the part may be done."""
+"""Errors of a part of a write after which the part can be done."""
 NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE})
 """Errors that end a call, and mean that this part of a write was not done."""
 
@@ -118,10 +118,10 @@ def lost_after(lost: Lost, replies: Iterable[Any]) -> Lost:
 
 
 def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[Any], bool]:
-    """Return the replies to parts of one write, changed to errors of the whole, and whether some of it may be done now.
+    """Return the replies to parts of one write, changed to errors of the whole, and whether some of it can be done now.
 
     A part that was refused for lack of members or memory, or that could not be sent, changed nothing. But the whole write may
-    have: another part was done, or may be (`may_be_applied`: one that was answered before).
+    have: another part was done, or can be (`may_be_applied`: one that was answered before).
     """
     if ErrorReply not in map(type, replies):
         return replies, may_be_applied or bool(replies)

@@ -1,6 +1,6 @@
 """Compare a value with what is read of its stored form, to the last type: what differs would be lost in silence.
 
-Three things may differ, and docs/how-to/typed-maps.md says so: an int where a float is expected, if it is the same number; the zone and
+Three things can differ, and docs/how-to/typed-maps.md says so: an int where a float is expected, if it is the same number; the zone and
 `fold` of a datetime, as the moment stays; the order of a dict's keys, as dicts are equal in any order.
 """
 
@@ -150,7 +150,7 @@ def _same_scalars(exact: Callable[[Any], Any], given: Any, restored: Any) -> boo
     try:
         if exact(given) == exact(restored):
             return True
-    except Exception as error:  # a class may compare itself as it likes
+    except Exception as error:  # a class can compare itself as it likes
         raise Difference(given, restored) from error
     raise Difference(given, restored)
 

@@ -44,7 +44,7 @@ class Scan(Generic[R]):
         """The members that were lost under the requests for the next pages."""
 
     def go_on_after(self, key: bytes) -> None:
-        """Leave out what comes up to this serialised key, which another scan of all partitions has read. What was read may come again
+        """Leave out what comes up to this serialised key, which another scan of all partitions has read. What was read can come again
         where partitions were divided meanwhile."""
         self._positions.go_on_after(key)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from phalanx.common.durations import Duration, to_seconds
 
 CONNECT_TIMEOUT_S = 10.0
-"""How many seconds connecting may take by default, unless a call may take less."""
+"""How many seconds connecting can take by default, unless a call can take less."""
 AT_ONCE_S = 0.01
 """A request within this time from the beginning of a call needs no limit of its own: it has the whole time."""
 LONGEST_S = 365 * 24 * 3600
@@ -25,7 +25,7 @@ class TimeLimit:
         self._ends_at = clock() + seconds
 
     def renew(self) -> None:
-        """Begin the time limit anew: all requests of a round were answered.
+        """Restart the time limit: all requests of a round were answered.
 
         So a call of any size can finish, as long as it makes progress.
         """
@@ -53,12 +53,12 @@ class TimeLimit:
 
 
 def call_limit(call_timeout_s: Duration) -> float:
-    """Return how many seconds a call may take. Raises `UsageError`."""
+    """Return how many seconds a call can take. Raises `UsageError`."""
     return to_seconds("call_timeout_s", call_timeout_s, "more than 0, and at most a year", at_most=LONGEST_S)
 
 
 def connecting_limit(connect_timeout_s: Duration | None, call_timeout_s: float) -> float:
-    """Return how many seconds connecting may take: the given ones, else at most a call's. Raises `UsageError`."""
+    """Return how many seconds connecting can take: the given ones, else at most a call's. Raises `UsageError`."""
     if connect_timeout_s is None:
         return min(CONNECT_TIMEOUT_S, call_timeout_s)
     bounds = "more than 0 and at most a year, or None"

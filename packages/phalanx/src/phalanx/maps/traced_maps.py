@@ -5,7 +5,7 @@ calls the same method of the map that is not traced, and ends the span. So a cal
 is one span, and reads that take no request are spans, too. The parent is the span of the context in which the program calls,
 which each thread and each task has for itself.
 
-A span has neither keys nor values, and no text of an error either: that may quote them.
+A span has neither keys nor values, and no text of an error either: that can quote them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Call:
         self._span = span
 
     def __enter__(self) -> None:
-        """Do nothing: the span is not made the current one, for a scan would leave it to the caller between two entries."""
+        """Do nothing: the span does not become the current one, because a scan would leave it to the caller between two entries."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """End the span. A key that is missing is an answer, and an iterator that is closed early no failure."""

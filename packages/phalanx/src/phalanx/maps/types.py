@@ -68,7 +68,7 @@ class MapTypes(Generic[K, V]):
         self.stored_of: Callable[[bytes], Any] = from_any_data
         """Restore a value as it is stored: JSON stays JSON."""
         self.knows_settings: Callable[[], bool] = lambda: True
-        """Return whether the settings of the map are known, which may come with the first table."""
+        """Return whether the settings of the map are known, which can come with the first table."""
         self.follows_settings = False
         """Whether the settings of the map count."""
         self.shown = ""
@@ -113,7 +113,7 @@ class MapTypes(Generic[K, V]):
 
 
 class _Untyped(MapTypes[Any, Any]):
-    """The same for any keys and values, where dicts may be stored as JSON."""
+    """The same for any keys and values, where dicts can be stored as JSON."""
 
     def __init__(self, choice: DictChoice) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class _Untyped(MapTypes[Any, Any]):
         def read_json(found: Json) -> Any:
             return from_json(found) if choice.check_format() else found
 
-        # None of these functions knows `self`: a program may make a map for each call, and none should be garbage of a cycle.
+        # None of these functions knows `self`: a program can make a map for each call, and none should be garbage of a cycle.
         self.value_data = json_writer(choice.check_format)
         self.value_of = self.plain_of = value_of = json_reader(read_json, {**READERS, **COMPACT_READERS})
         self.stored_of = reader_of({**READERS, **COMPACT_READERS})

@@ -1,4 +1,4 @@
-"""Begin threads where the system may refuse one more: a process, its user and its control group have a limit of them."""
+"""Begin threads where the system can refuse one more: a process, its user and its control group have a limit of them."""
 
 from __future__ import annotations
 

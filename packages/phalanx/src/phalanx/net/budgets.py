@@ -146,7 +146,7 @@ class Reservations(Generic[K]):
     def is_late(self, key: K, now: Millis, limit_ms: Millis) -> bool:
         """Return whether a frame has kept others waiting for too long, or has waited too long itself.
 
-        This does not check its own pace. A frame may wait as long as other frames finish. If none has finished for the
+        This does not check its own pace. A frame can wait as long as other frames finish. If none has finished for the
         time limit, all that wait are late.
         """
         if key in self._waiting:

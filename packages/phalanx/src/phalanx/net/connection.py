@@ -32,7 +32,7 @@ LARGE_FRAME_BYTES = 16 * 1024
 """Frames up to this length are joined for one write, which is cheaper than single writes; longer ones are not
 copied."""
 EARLY_FRAMES = 8
-"""When so many frames for a member are queued, they are written before the end of the turn: the member works on them
+"""When this many frames for a member are queued, they are written before the end of the turn: the member works on them
 while this one goes on. Else the two would take turns under load, each idle while the other works."""
 WRITE_AT_BYTES = 1024 * 1024
 """When this many bytes of larger frames are queued, they are written before the end of the turn."""
@@ -99,7 +99,7 @@ class ConnectionGroup:
     def on_forked(self) -> None:
         """Release all connections in a forked process: they are the parent's, and must end when it ends."""
         if self.loop.is_closed():
-            return  # the loop is closed: the descriptor numbers of these connections may belong to others now
+            return  # the loop is closed: the descriptor numbers of these connections can belong to others now
         let_go(connection.descriptor for connection in self.open)
 
     def published_frame(self, message: Message) -> bytearray:

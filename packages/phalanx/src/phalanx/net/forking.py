@@ -28,7 +28,7 @@ class KnowsForks(Protocol):
 
     def on_forked(self) -> None:
         """Release, in a child process, what belongs to the parent. No other code runs meanwhile; a thread that the
-        child does not have may hold locks."""
+        child does not have can hold locks."""
 
 
 _holders: weakref.WeakSet[KnowsForks] = weakref.WeakSet()

@@ -8,7 +8,7 @@ secret or both none, and that the accepting member is the one that was dialled.
                             <-      Welcome (proof), or Refused (why, proof)
 
 Without a secret, Hello is answered by Welcome or Refused, and frames follow. With a secret, records follow
-(`net/encrypted_records.py`). Before that nothing else is read, no frame may be longer than `MAX_GREETING_BYTES`, and
+(`net/encrypted_records.py`). Before that nothing else is read, no frame can be longer than `MAX_GREETING_BYTES`, and
 the greeting takes `GREETING_TIMEOUT_S` at most. A peer without the secret gets an error that says what to do, but not
 whether its cluster name is right or it reached the right member. A refusal is final only with a proof: anybody may
 listen at the address of a member, and refuse.
@@ -23,11 +23,11 @@ listen at the address of a member, and refuse.
 
 Four rules prevent it; each covers cases that the others do not:
 
-* **A proves nothing to another member than the one that it dialled.** A Challenge is not authenticated, so E may name
+* **A proves nothing to another member than the one that it dialled.** A Challenge is not authenticated, so E can name
   any member in it. But a Proof is valid only for the member that the Challenge names. If E names C, B cannot use the
   Proof. If E names B, A sends none, because it dialled the incarnation C.
 * **B accepts no Hello for another member.** If A knows only an address, as in step 2, it cannot tell which member has
-  it: a member may be reached at more addresses than the one by which the others know it. So A sends the Proof, which
+  it: a member can be reached at more addresses than the one by which the others know it. So A sends the Proof, which
   covers the address that A dialled and the numeric address that its socket is connected to. B accepts if one of them is
   its own: the one by which the others know it, the one at which it listens, the one at which this connection arrived,
   or one of `also_known_as`. c:5701 is not one of them. B checks this after the proof: then the addresses certainly come
@@ -102,7 +102,7 @@ class Accepting:
     def __init__(
         self, this: MemberId, cluster: str, secret: Secret | None, own_addresses: Collection[Address] = ()
     ) -> None:
-        """`own_addresses`: further normalised addresses under which peers may dial this member."""
+        """`own_addresses`: further normalised addresses under which peers can dial this member."""
         self._this, self._cluster, self._secret = this, cluster, secret
         self._own_addresses = {normalise(address_of(this)), *own_addresses}
         self._asked: Hello | None = None
@@ -211,7 +211,7 @@ class Connecting:
         self.is_final = False
         """Whether the greeting failed by a trustworthy refusal: trying again does not help."""
         self.is_unproved = False
-        """Whether the greeting failed, and the peer may be anybody: it has not proved the cluster's secret."""
+        """Whether the greeting failed, and the peer can be anybody: it has not proved the cluster's secret."""
 
     def begin(self, reached: Address) -> Hello:
         """Return the first frame: `reached` is the numeric address that the socket is connected to, normalised."""
@@ -248,7 +248,7 @@ class Connecting:
         return None
 
     def _weigh(self, message: Handshake) -> None:
-        """Decide whether a failure of the greeting, by the peer's last frame, is final, or the peer may be anybody."""
+        """Decide whether a failure of the greeting, by the peer's last frame, is final, or the peer can be anybody."""
         asked, secret = self._challenge, self._secret
         is_proved = secret is None or (
             asked is not None
@@ -259,7 +259,7 @@ class Connecting:
         self.is_unproved = not (is_proved or self.is_misled)
 
     def _answer_challenge(self, challenge: Challenge) -> Proof | str:
-        """Return a proof, or why not. Anybody may have sent the Challenge: whoever gets the proof must not profit."""
+        """Return a proof, or why not. The Challenge can come from anybody: the proof must be of no use to them."""
         named, dialled = challenge.member, address_of(self._target)  # type: ignore[arg-type]  # members are dialled
         if self._secret is None:
             self.is_final = True

@@ -1,4 +1,4 @@
-"""Read the frames of the greeting one by one: the bytes after them may be in another format."""
+"""Read the frames of the greeting one by one: the bytes after them can be in another format."""
 
 from __future__ import annotations
 

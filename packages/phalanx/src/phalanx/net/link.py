@@ -53,7 +53,7 @@ class Link(FrameConnection):
         self.was_refused_by_peer = False
         """Whether the peer refused the connection: trying again will not help."""
         self.is_unproved = False
-        """Whether a peer refused that has not proved the cluster's secret: it may be anybody."""
+        """Whether a peer refused that has not proved the cluster's secret: it can be anybody."""
         self.is_misled = False
         """Whether the greeting failed because a process at the dialled address seems to forward connections."""
         self.broke_protocol = False
@@ -122,7 +122,7 @@ class Link(FrameConnection):
 
     def give_up(self, reason: str) -> None:
         """Close, and report soon, but not within this call, that the link is down."""
-        self.is_closing = True  # no later message may reach the peer after a lost one
+        self.is_closing = True  # no later message can reach the peer after a lost one
         self._group.loop.call_soon(self._group.call, self._give_up, reason)
 
     def _give_up(self, reason: str) -> None:
@@ -130,7 +130,7 @@ class Link(FrameConnection):
         self._fail(reason)
 
     def forget(self) -> bool:
-        """Break off if the peer may lack messages: it never gets them. Return whether the link was broken off."""
+        """Break off if the peer can lack messages: it never gets them. Return whether the link was broken off."""
         transport = self.transport
         if (
             self.is_up

@@ -119,7 +119,7 @@ def read_secret_text(secret: str | None, secret_file: str | os.PathLike[str] | N
 
 
 def read_private_file(source: str, path: str | os.PathLike[str]) -> bytes:
-    """Return what a file holds, up to a little more than a secret may have. `source`: the setting that names it.
+    """Return what a file holds, up to a little more than a secret can have. `source`: the setting that names it.
 
     Raises `UsageError` if it cannot be read, or is open to others.
     """
@@ -132,7 +132,7 @@ def read_private_file(source: str, path: str | os.PathLike[str]) -> bytes:
 
 
 def check_mode(status: os.stat_result, where: str) -> None:
-    """Raise `UsageError` if others can read the file of a secret, which `where` names: whoever can can join the cluster.
+    """Raise `UsageError` if others can read the file of a secret, which `where` names: they could join the cluster.
 
     As ssh does with keys, this checks only a file of the user of this process. A file of another user (for example
     root, who mounted it) is not this user's to change.

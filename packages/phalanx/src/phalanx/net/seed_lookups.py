@@ -1,6 +1,6 @@
-"""Ask sources of seeds (`common/seeds.py`) for addresses, without ever waiting for them where something else waits.
+"""Ask sources of seeds (`common/seeds.py`) for addresses, without blocking other work.
 
-A resolver or a network disk may hang for longer than anybody may wait: each look-up has a thread of its own, which ends
+A resolver or a network disk can hang for longer than callers can wait: each look-up has a thread of its own, which ends
 with the process, and never a second one for the same source. What a source gave stays until it gives something else: a
 resolver that fails for a moment takes nothing away.
 """
@@ -165,7 +165,7 @@ def _look_up_name(source: DnsSource) -> SourceAnswer:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return SourceAnswer(None, [f"{source}: {reason}"])
     hosts = [str(record[4][0]) for record in records]
-    # An address with a zone means something on one machine only; a wildcard leads to whoever asks.
+    # An address with a zone means something on one machine only; a wildcard leads to the asking machine.
     usable = [host for host in hosts if "%" not in host and not is_wildcard(host)]
     if not usable:
         return SourceAnswer(None, [f"{source}: it has no address that others can reach ({', '.join(hosts[:4])})"])
@@ -208,7 +208,7 @@ class SeedPlaces:
 
     @property
     def may_change(self) -> bool:
-        """Return whether there are sources, which may give other addresses later."""
+        """Return whether there are sources, which can give other addresses later."""
         return self._lookups is not None
 
     def look(self) -> None:

@@ -19,7 +19,7 @@ def read_cuts(
 ) -> dict[str, set[str]]:
     """Return each member with the members that it cannot reach: nobody on one side of a cut reaches the other side.
 
-    `most_pairs`: how many pairs all cuts together may have, each as often as it is named; None: any number. Raises
+    `most_pairs`: how many pairs all cuts together can have, each as often as it is named; None: any number. Raises
     `UsageError` for a text that is not a cut, for unknown names, and for more pairs.
     """
     cut: dict[str, set[str]] = {}

@@ -116,7 +116,7 @@ def _int(text: str) -> int:
     limit = sys.get_int_max_str_digits()
     if not limit or len(digits) <= limit or not digits.isdecimal():
         return int(text)
-    # Python refuses so many digits at once, as that takes quadratic time; an argument has 128 KiB at most.
+    # Python refuses this many digits at once, because that takes quadratic time; an argument has 128 KiB at most.
     number = 0
     for at in range(0, len(digits), limit):
         part = digits[at : at + limit]

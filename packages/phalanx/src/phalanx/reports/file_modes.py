@@ -1,4 +1,4 @@
-"""Who may read what is written: logs, exports and reports tell what is in maps. Their user and group, or fewer if the umask says so."""
+"""Who can read what is written: logs, exports and reports tell what is in maps. Their user and group, or fewer if the umask says so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 FILE_MODE: Final = 0o640
 OTHERS: Final = 0o027
-"""What nobody else may do, as a umask."""
+"""What other users must not be able to do, as a umask."""
 
 
 def open_private(path: str, flags: int) -> int:

@@ -26,7 +26,7 @@ def in_one_line(seen: Seen) -> str:
 
 
 def waits_of(migrations: MigrationsReply) -> str:
-    """Say who is to leave, and stays because nobody is there to take what only it holds."""
+    """Say which members are to leave, and stay because no other member can take their data."""
     leavers = ", ".join(address_of(each.member) for each in migrations.leaving)
     missing = ", ".join(map(address_of, migrations.missing))
     return (

@@ -1,7 +1,7 @@
-"""Whether a member may be stopped now, and why not: a pure judgement of what it and its master say.
+"""Whether a member can be stopped now, and why not: a pure judgement of what it and its master say.
 
 Two questions have different answers. *Killed*: what it holds is gone at once, so others must hold all of it, and
-nothing may be under way that would leave a partition with less than it should have. *Stopped gracefully* (SIGTERM): it
+no migration must be under way that would leave a partition with less than it should have. *Stopped gracefully* (SIGTERM): it
 hands over what it holds before it goes, so it is enough that somebody is there to take it, and a master that decides.
 """
 
@@ -102,7 +102,7 @@ def against_all(found: Judgement, reason: Reason) -> Judgement:
 
 
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:
-    """Yield the reason if this member has orphaned replicas that may be nowhere else in the cluster."""
+    """Yield the reason if this member has orphaned replicas that can be nowhere else in the cluster."""
     if own.kept:
         said = (
             f"it keeps {counted(own.kept_entries, 'entry', 'entries')} in {_partitions(own.kept)} of a side that gave up its "
@@ -133,7 +133,7 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
 
 
 def _about_its_migrations(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
-    """Yield reasons why migrations would have to begin anew."""
+    """Yield reasons why migrations would have to begin again."""
     under_way = master.migrations.under_way if master is not None else []
     by_master = sum(member in (each.owner, *each.migration.participants) for each in under_way)
     if migrating := max(own.migrating, by_master):

@@ -7,7 +7,7 @@ that a new kind of event, or a new field of one, needs no new column and files o
   `cuts/4711` (profile and seed). Nothing is compared between histories.
 * `log` and `line`: where the event stands. Within one log, lines are in the order in which they happened; a member's
   events are ordered by `at`, and where it is the same by `log` and `line`.
-* Parquet may have further columns (a seed, settings that were swept): the audit leaves them alone.
+* Parquet can have further columns (a seed, settings that were swept): the audit leaves them alone.
 
 This module needs neither Spark nor Arrow: the simulator's workers make rows with it.
 """
@@ -38,7 +38,7 @@ TRACE_DDL = ", ".join(f"{name} {kind}" for name, kind in TRACE_COLUMNS.items())
 """The schema for `createDataFrame`, `mapInArrow` and readers."""
 
 PROCESS_EVENT = "ProcessStruck"
-"""Not a member's own event: whoever runs the processes tells what was done to one, or what became of it. `member` is that
+"""Not an event of the member: the program that runs the processes records what happened to one. `member` is that
 incarnation; `fields` has `what`: `crashed`, `paused`, `resumed`, `left`, `started`. Detection times count from these."""
 
 _encoder = msgspec.json.Encoder()

@@ -130,7 +130,7 @@ class SidesSearch:
         return [*self._present.members, *self._apart]
 
     def run(self, steps: int = SLICE) -> bool:
-        """Go on for about so many steps, of some microseconds each. Return whether all is found."""
+        """Continue for about this many steps, of some microseconds each. Return whether the search is complete."""
         if not self._present.run(steps):
             return False
         if self._present is not self.first:

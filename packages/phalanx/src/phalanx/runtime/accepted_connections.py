@@ -80,7 +80,7 @@ class AcceptedConnections:
         return connection
 
     def give_place(self, connection: Newcomer, host: str) -> None:
-        """Give an open connection of a host a place until its peer has shown who it is; an older one may have to go."""
+        """Give an open connection of a host a place until its peer has shown who it is; perhaps an older one is closed for it."""
         self._idle.watch()
         crowded_out = self.places.arrived(connection, host)
         if crowded_out is not None:

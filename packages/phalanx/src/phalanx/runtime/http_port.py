@@ -119,7 +119,7 @@ def make_http_server(member: Lender, config: Config, statistics: CallStatistics)
     from phalanx.http.server import HttpServer  # its packages are an extra
 
     token = read_token(config.http_token_file) if config.http_token_file is not None else None
-    # Without a secret whoever reaches the grid's port reads the maps anyhow. With one, the token stands for it here.
+    # Without a secret, anybody who reaches the grid's port can read the maps anyway. With one, the token protects them here.
     may_look = token is not None or config.find_secret() is None
     return HttpServer(
         Figures(member, statistics),

@@ -98,7 +98,7 @@ async def start_member(
     """Start a member in this event loop. Wait until it has joined its cluster, and the cluster has `initial_members`.
 
     `config`: None is `Config()`, a cluster of one. `on_failure` is called with the member and the error if the member
-    ends as in a crash after an unexpected error; a service may end its process there. Without it, only
+    ends as in a crash after an unexpected error; a service can end its process there. Without it, only
     `Member.wait_ended` raises the error.
 
     Raises `UsageError` if the member cannot listen on its address, or a setting is wrong, and `JoinFailed` if no seed

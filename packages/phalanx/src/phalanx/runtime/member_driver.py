@@ -1,7 +1,7 @@
 """The asyncio driver of one `Node` after another on one address: inputs in, effects out.
 
 Inputs come from connections, timers and the embedding program; effects go to connections, futures and the event log. No
-rule of the protocol is decided here. One turn of the loop may bring many inputs; all their messages leave in one write
+rule of the protocol is decided here. One turn of the loop can bring many inputs; all their messages leave in one write
 per connection.
 """
 
@@ -96,7 +96,7 @@ class MemberDriver(PublicNames):
         """Counts the connections that were refused because of the secret, because they were dialled to another member,
         or because no greeting came; and those that this member gave up because they were forwarded to a wrong peer."""
         self.own_addresses: frozenset[Address] = frozenset()
-        """The addresses under which others may dial this member, normalised, without its local ones."""
+        """The addresses under which others can dial this member, normalised, without its local ones."""
         self.slow_turns = SlowTurns(config.slow_turn_warning_ms)
         """Counts the turns in which this member was busy for long."""
         self.memory_shortage = MemoryShortage()
@@ -476,7 +476,7 @@ class MemberDriver(PublicNames):
             self._on_failure(error)
         failed = MemberFailed(f"the member has failed: {type(error).__name__}: {error}")
         failed.__cause__ = error
-        # Each of these steps is done even if the one before it fails: there may be no memory left.
+        # Each of these steps is done even if the one before it fails: perhaps there is no memory left.
         with contextlib.suppress(Exception):
             tell_failure(self, error)
         with contextlib.suppress(Exception):

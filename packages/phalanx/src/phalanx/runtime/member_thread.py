@@ -48,7 +48,7 @@ EXIT_TIMEOUT_S = 30.0
 class MemberThread(NeedsPlainWith, BlockingFacade):
     """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
 
-    All threads of the program may use it at the same time. Stop it, or use it as a context manager; a program that ends
+    All threads of the program can use it at the same time. Stop it, or use it as a context manager; a program that ends
     without doing so stops it at its exit. In a forked process the first use starts another member, if the port is a range (or
     0, with seeds); otherwise it raises `UsageError`. A `Duration` is a number of seconds, or a `datetime.timedelta`.
     """

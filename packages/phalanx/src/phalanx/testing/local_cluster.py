@@ -30,7 +30,7 @@ QUICK: dict[str, Any] = {
     "heartbeat_timeout_ms": 2_000,
     "merge_interval_ms": 200,
     "join_retry_pause_ms": 100,
-    "join_attempts": 1_000,  # who is cut off from one of the others waits for the end of the cut
+    "join_attempts": 1_000,  # a member that is cut off from one of the others waits for the end of the cut
     "claim_timeout_ms": 2_000,
     "call_timeout_ms": 10_000,
 }
@@ -41,12 +41,12 @@ that are found sooner than a service in production would like."""
 class LocalCluster:
     """Members named A, B, C… in the process of a test. A context manager: at its end all members are killed.
 
-    Its methods block. A test with an event loop may call all but `until_whole` and `stop` in it, which take milliseconds; for
+    Its methods block. A test with an event loop can call all but `until_whole` and `stop` in it, which take milliseconds; for
     these two there is `asyncio.to_thread`.
     """
 
     def __init__(self, members: int = 3, **settings: Any) -> None:
-        """Start so many members, and wait until they are whole. `settings`: those of `Config`; address, cluster and seeds are
+        """Start this many members, and wait until the cluster is whole. `settings`: those of `Config`; address, cluster and seeds are
         given. Raises `UsageError` for a wrong setting or number, `UnavailableError` if they do not become whole.
         """
         if not isinstance(members, int) or not 1 <= members <= len(LETTERS):
@@ -129,7 +129,7 @@ class LocalCluster:
         return self._start(LETTERS[len(self._members)], 0)
 
     def restart(self, which: int | str) -> LocalMember:
-        """Start a member that was killed or stopped anew, at its address and without its data."""
+        """Start again a member that was killed or stopped, at its address and without its data."""
         before = self[which]
         if before.is_running:
             raise UsageError(f"member {before.name} runs; kill or stop it first")

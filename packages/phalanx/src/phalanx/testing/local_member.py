@@ -21,7 +21,7 @@ from phalanx.wire.messages import GetMigrations, GetSafety, MigrationsReply, Saf
 R = TypeVar("R")
 
 DONE_WITHIN_S = 10.0
-"""How long the member's thread may take to do what it is told, which takes it less than a millisecond."""
+"""How long the member's thread can take to do what it is told, which takes it less than a millisecond."""
 ANSWERS_WITHIN_MS = 1_000
 
 

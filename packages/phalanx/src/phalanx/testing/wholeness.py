@@ -13,7 +13,7 @@ from phalanx.wire.messages import SafetyReply
 
 def why_not_whole(members: Sequence[LocalMember], own: Set[Address], cuts: Cuts) -> str:
     """Return what is missing; empty: nothing. `members`: all that run and do not hang. `own`: the addresses of all that the cluster
-    has had; members elsewhere are those of the tested program, which may come and go.
+    has had; members elsewhere are those of the tested program, which can come and go.
     """
     if not members:
         return "all members that run hang"

@@ -33,7 +33,7 @@ _EMPTY = bytes(64)
 """The initial buffer of a frame: short frames need no more room."""
 message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 request_decoder: msgspec.msgpack.Decoder[ClientRequest] = msgspec.msgpack.Decoder(ClientRequest)
-"""Decodes what clients send; messages that only members may send are not decoded."""
+"""Decodes what clients send; messages that only members can send are not decoded."""
 reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 """Decodes what the connecting side gets after the handshake: replies. Members send on their own connections."""
 handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)

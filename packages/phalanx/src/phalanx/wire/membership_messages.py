@@ -90,13 +90,13 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     memory: VoterHistory | None = None
     """What the joiner's process knows of stable views; None: it was no member before."""
     known: tuple[Address, ...] = ()
-    """Addresses where members of this cluster may be: the joiner's seeds, and former members that it remembers."""
+    """Addresses where members of this cluster can be: the joiner's seeds, and former members that it remembers."""
     release: Release = Release()
     """What the joiner's build speaks."""
     departures: Departures = ()
     """How members went, as far as the joiner's process knows from an incarnation before."""
     may_found: bool = True
-    """Whether it may form a cluster that the member asked does not expect: False where it names all others as seeds, and not itself."""
+    """Whether it can form a cluster that the member asked does not expect: False where it names all others as seeds, and not itself."""
     voter: MemberId = MemberId("")
     """The identity of an incarnation before, for which the joiner's process votes; empty: there is none."""
 
@@ -113,7 +113,7 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     footing: QuorumRecord | None = None
     """The quorum state of the view."""
     former: Former = ()
-    """Addresses of former members, where another side of the cluster may be: the joiner has to look there, too."""
+    """Addresses of former members, where another side of the cluster can be: the joiner has to look there, too."""
     age_ms: Millis = 0
     """How long the cluster has existed at least."""
     departures: Departures = ()
@@ -134,9 +134,9 @@ class JoinRefused(WireMessage, tag=13, frozen=True):
     retry: bool
     reason: str
     in_cluster: bool
-    """Whether the refusing member is in a cluster to which the joiner may belong: then it must form no other."""
+    """Whether the refusing member is in a cluster to which the joiner can belong: then it must form no other."""
     come_back: bool = False
-    """This incarnation was a member and was removed: a new incarnation of the process may ask."""
+    """This incarnation was a member and was removed: a new incarnation of the process can ask."""
     waits: bool = False
     """The reason is the joiner's broken links: it keeps asking until they work."""
     reach: tuple[MemberId, ...] = ()

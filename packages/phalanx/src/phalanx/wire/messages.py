@@ -1,4 +1,4 @@
-"""Every message between processes; the closed union `Message` is what may arrive after the handshake.
+"""Every message between processes; the closed union `Message` is what can arrive after the handshake.
 
 Members send each other messages about membership, the table, migrations, replication and merges. Callers send requests,
 each with an id, and get exactly one reply with that id. The structs are defined by subject in `membership_messages`,
@@ -210,7 +210,7 @@ Administration = (
 )  # fmt: skip
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
-"""The requests that clients may send. Members may also send each other a `MergeRequest`."""
+"""The requests that clients can send. Members can also send each other a `MergeRequest`."""
 Reply = (
     ValueReply | LockReply | LockStateReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply
     | JournalReply | TableReply | MembersReply | UpdatedReply
@@ -227,7 +227,7 @@ Message = (
     | Request
     | Reply
 )
-"""The messages that may arrive after the handshake."""
+"""The messages that can arrive after the handshake."""
 
 OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue, WriteFenced, ReleaseLock, UpdateWhere)
 """Writes of one key, or of one slice, and releases of locks: the owner applies each once, however often its caller sends it."""

@@ -42,7 +42,7 @@ _head_of = msgspec.msgpack.Decoder(_Head).decode
 
 
 def refusal_by_length(frame: bytes | bytearray | memoryview) -> UnreadRequest | None:
-    """Return the refusal of a frame over `MAX_PLAIN_FRAME_BYTES`, without decoding it; None: it may be this long.
+    """Return the refusal of a frame over `MAX_PLAIN_FRAME_BYTES`, without decoding it; None: it can be this long.
 
     Raises `msgspec.MsgspecError` if the frame is not a message.
     """

@@ -60,7 +60,7 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
 class ReplicateRemove(WireMessage, tag=41, frozen=True):
     """Remove keys, numbered as `ReplicatePut`.
 
-    Without keys it only records `applied`, or is a barrier: whoever acknowledges it has all writes before it.
+    Without keys it only records `applied`, or is a barrier: a backup that acknowledges it has all writes before it.
     """
 
     partition: int
@@ -317,7 +317,7 @@ class CopyChunk(WireMessage, tag=49, frozen=True):
 
 
 class CopyAck(WireMessage, tag=50, frozen=True):
-    """The destination has applied the chunk: the owner may send the next one."""
+    """The destination has applied the chunk: the owner can send the next one."""
 
     partition: int
     copy_id: int

@@ -36,7 +36,7 @@ class LockStateReply(WireMessage, tag=125, frozen=True):
     token: int
     """The greatest fencing token known of it; 0: none."""
     permits: int
-    """How many may hold it at a time; 0: nobody has used it."""
+    """How many can hold it at a time; 0: nobody has used it."""
     holders: list[str]
     tokens: list[int]
     """The fencing token of each holder."""
@@ -96,7 +96,7 @@ class PackedReply(WireMessage, tag=151, frozen=True):
     more: bool
     """Whether entries follow: the caller asks again, after `after_key`."""
     after_key: bytes = b""
-    """The key after which the next page begins. It may be a key that is not in this page."""
+    """The key after which the next page begins. It can be a key that is not in this page."""
     ttls: bytes = b""
     """If the caller asked for them: for each entry its remaining time to live in milliseconds, as eight bytes,
     little-endian; 0: no expiry. Empty if no entry expires.
@@ -221,7 +221,7 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     lacking: int
     """Partitions held here and by fewer than `wanted_replicas` members."""
     unconfirmed: int
-    """Partitions owned here with a backup that may lack writes: no answer yet, or a copy, or no acknowledgements."""
+    """Partitions owned here with a backup that can lack writes: no answer yet, or a copy, or no acknowledgements."""
     migrating: int
     """Partitions in a migration in which this member sends or receives, as far as it knows."""
     wanted_replicas: int
@@ -314,7 +314,7 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
     remaining: int
     """How many of them are not."""
     done: int
-    """How many migrations of this rebalancing are committed; a partition may take several."""
+    """How many migrations of this rebalancing are committed; a partition can take several."""
     lacking: int
     """How many partitions lack replicas on members that stay."""
     without_table: list[MemberId]

@@ -162,17 +162,17 @@ class AcquireLock(WireMessage, tag=110, frozen=True):
     holder: Text
     """Names one acquisition: the caller makes it up for each."""
     permits: int
-    """How many may hold the semaphore at a time; 0: it is a lock."""
+    """How many can hold the semaphore at a time; 0: it is a lock."""
     lease_ms: Millis
     """The holder loses it when it was not renewed for so long."""
     wait_ms: Millis
-    """How long the owner may keep the caller waiting for the answer; 0: it must answer at once."""
+    """How long the owner can keep the caller waiting for the answer; 0: it must answer at once."""
     waited_ms: Millis = 0
     """How long the caller has waited before this request: it keeps its place in the queue."""
 
 
 class RenewLock(WireMessage, tag=111, frozen=True):
-    """Begin the lease of a holder anew. Answered with a flag; False: it does not hold the lock."""
+    """Restart the lease of a holder. Answered with a flag; False: it does not hold the lock."""
 
     id: int
     map: Text
@@ -408,7 +408,7 @@ class GetActivity(WireMessage, tag=108, frozen=True):
 
     id: int
     most: int = 0
-    """Get so many of the last points; each tells of some seconds."""
+    """Get this many of the last points; each covers some seconds."""
 
 
 class GetMigrations(WireMessage, tag=77, frozen=True):

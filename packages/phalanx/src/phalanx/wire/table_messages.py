@@ -31,7 +31,7 @@ class ActiveMigration(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class OwnerEpoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The owner that a replica follows. The epoch may be newer than the member's table."""
+    """The owner that a replica follows. The epoch can be newer than the member's table."""
 
     partition: int
     epoch: int

@@ -29,7 +29,7 @@ from phalanx.wire.messages import TableReply
 logger = logging.getLogger("phalanx.client")
 
 SOLE_WAITS_S = (1.0, 0.1)
-"""How long one read of a sole connection may wait. Few values, so that the socket's timeout is seldom changed."""
+"""How long one read of a sole connection can wait. Few values, so that the socket's timeout is seldom changed."""
 SHORTEST_WAIT_S = 0.01
 POLL_S = 0.1
 """The longest wait for several connections, after which the driver checks whether the client was closed."""
@@ -49,7 +49,7 @@ class Driver:
         patience_s: float,
         places: SeedPlaces,
     ) -> None:
-        """`patience_s`: how long one system call may wait for a peer; at most `DOUBT_AFTER_MS`."""
+        """`patience_s`: how long one system call can wait for a peer; at most `DOUBT_AFTER_MS`."""
         self._places = places
         self.core = core
         self._knowledge = knowledge
@@ -210,7 +210,7 @@ class Driver:
             self._lose(wire)
 
     def _open_for(self, target: Target, message: Any) -> None:
-        """Begin to connect, and queue the message. This does not wait, because the target may hang."""
+        """Begin to connect, and queue the message. This does not wait, because the target can hang."""
         opening = self._openings.get(target)
         if opening is None:
             try:

@@ -56,7 +56,7 @@ class Journal:
         return f"{type(self).__name__}({self.map_name!r})"
 
     def partitions(self) -> range:
-        """Return the numbers of the present partitions; they may be divided into more later."""
+        """Return the numbers of the present partitions; they can be divided into more later."""
         return range(self._client.partition_table().partition_count)
 
     def bounds(

@@ -1,7 +1,7 @@
 """A lane: a complete client, with connections and an identity of its own, for one call at a time.
 
 A member replaces a sender's connection by its newer one, and identifies operations by sender and number. So two calls
-at the same time need two senders, which means two lanes. A call may take any lane, and keeps it until it is over,
+at the same time need two senders, which means two lanes. A call can take any lane, and keeps it until it is over,
 because all tries of an operation have one sender and one number.
 """
 
@@ -68,7 +68,7 @@ class Lane:
         """This lane sends no request with a lower number any more: a request that comes late gets a new number."""
 
     def close(self) -> None:
-        """Close the connections. No other thread may have a call here: see `end`."""
+        """Close the connections. No other thread must have a call here: see `end`."""
         self.driver.close()
 
     def end(self, reason: str) -> None:
@@ -210,7 +210,7 @@ class Lane:
 
 
 def _has_no_answer(reply: Any) -> bool:
-    """Return whether a call ended without a member's answer, which may still come: its request may still leave."""
+    """Return whether a call ended without a member's answer, which can still come: its request can still leave."""
     return reply is None or (
         type(reply) is ErrorReply and reply.code in (ErrorCode.UNAVAILABLE, ErrorCode.INDETERMINATE)
     )

@@ -50,7 +50,7 @@ class Lanes:
         self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
 
     def on_forked(self) -> None:
-        """Give up all lanes in a forked process: they are the parent's, and absent threads may hold locks."""
+        """Give up all lanes in a forked process: they are the parent's, and absent threads can hold locks."""
         lanes = list(self._all)
         self._begin()
         self.knowledge.on_forked()

@@ -35,7 +35,7 @@ def put_round(
     """Put rows into the map of that name, sorted by partition (of `of` partitions). Retries within the time of one
     call.
 
-    Return pairs of a partition with rows and the partition count then: the partitions may be divided meanwhile.
+    Return pairs of a partition with rows and the partition count then: the partitions can be divided meanwhile.
     """
     limit = TimeLimit(client.call_timeout_s)
     plan = put_plan(name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)

@@ -79,7 +79,7 @@ class SyncLocks:
             self._asking[holder] = terms
             holding = apply_step(plan, self._client)
         except BaseException:
-            # It may be granted, or be granted soon, to a caller that does not wait any more.
+            # It can be granted, or be granted soon, to a caller that does not wait any more.
             with suppress(PhalanxError):
                 apply_step(release_plan(Releasable(terms, holder), self._client, _itself, LAST_CALL_MS), self._client)
             raise

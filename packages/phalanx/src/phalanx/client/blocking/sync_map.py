@@ -26,7 +26,7 @@ _NONE: Any = object()
 
 
 class _Items(ItemsView[K, V]):
-    """A view that scans the entries. The standard one looks up each key, which may be removed by then."""
+    """A view that scans the entries. The standard one looks up each key, which can be removed by then."""
 
     _mapping: SyncMap[K, V]
 
@@ -97,7 +97,7 @@ class SyncMap(KnowsOtherClients, SyncMapCalls[K, V], MutableMapping[K, V]):
         return hash((self.name, id(self.client)))
 
     def items(self) -> ItemsView[K, V]:
-        """Return a view of all entries. An entry that is removed during an iteration may come or not."""
+        """Return a view of all entries. An entry that is removed during an iteration can come or not."""
         return _Items(self)
 
     def values(self) -> ValuesView[V]:

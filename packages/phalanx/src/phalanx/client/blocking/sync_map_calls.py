@@ -238,7 +238,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         """Return the lock of a key, which need not have a value. One thread at a time holds it.
 
         `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
-        without end); `reentrant`: whether the thread that holds it may acquire it again. Raises `UsageError`.
+        without end); `reentrant`: whether the thread that holds it can acquire it again. Raises `UsageError`.
         """
         return SyncLock(self._lock_terms(key, lease, wait, reentrant=reentrant), self.client.locks)
 
@@ -249,7 +249,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
     def update_all(self, keys: Iterable[K], function: str, *arguments: object) -> dict[K, Any]:
         """Let a function change the value of each key, as `update` does; return the keys and what it returned for them.
 
-        Each key is changed once, and by itself. After an error some may be changed, and others not. Raises `UsageError`, and
+        Each key is changed once, and by itself. After an error some can be changed, and others not. Raises `UsageError`, and
         changes nothing, for keys of which a dict holds one and the grid several, such as 1 and True.
         """
         found: dict[Any, Any] = {}
@@ -273,7 +273,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         An entry that fulfils the condition all the time is changed once, also when owners change; what is written
         meanwhile is judged as it is at its turn. Raises `UpdateFailed` at the end if the function refused entries: these
         are as they were. Raises `UsageError` for a condition or function that members do not know. After other errors
-        some entries may be changed; calling again would change these again. Dividing partitions meanwhile may raise
+        some entries can be changed; calling again would change these again. Dividing partitions meanwhile can raise
         `IndeterminateWrite`.
         """
         wanted, datas = conditions_of(condition), datas_of(function, arguments, self._types.argument_data)
@@ -303,7 +303,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         *,
         max_idle: Duration | None = None,
     ) -> None:
-        """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
+        """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some can be
         stored."""
         keys, values = self._types.entries_data(entries)
         self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
@@ -338,7 +338,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
         """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
-        map's idle time). After an error some may be stored."""
+        map's idle time). After an error some can be stored."""
         apply_step(self._plans.put_data(keys, values, ttl_ms, max_idle_ms), self.client)
 
     def scan_data(
@@ -389,7 +389,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         return update_request(number, self.name, data, function, arguments, ttl_ms, number, max_idle_ms)
 
     def _result(self, key: K, reply: Any, what: str) -> Any:
-        """Return the result in a reply about this key, which may lack schemas."""
+        """Return the result in a reply about this key, which can lack schemas."""
         read = self._stored_of
         try:
             return result_of(reply, what, read)
@@ -397,7 +397,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
             return self._read_again(error, key, lambda again: result_of(again, what, read), reply)
 
     def _restored(self, key: K, data: bytes) -> V:
-        """Return a value that may lack schemas."""
+        """Return a value that can lack schemas."""
         try:
             return self._value_of(data)
         except StoredTypeError as error:

@@ -30,7 +30,7 @@ ASK_PAUSE_MS = 10
 """The pause between two requests for the table while a call waits for a newer one; doubles up to `ASK_PAUSE_MAX_MS`."""
 ASK_PAUSE_MAX_MS = 40
 ASK_TIMEOUT_MS = 1_000
-"""The time after which the client asks another member for the table: the one that it asked may hang."""
+"""The time after which the client asks another member for the table: the one that it asked can hang."""
 
 MOVED = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 """The errors of a member whose table names another owner."""
@@ -40,7 +40,7 @@ QUESTIONS_FROM = 1 << 62
 NEWS_AFTER_MS = 5_000
 """A call also asks for the table if the last answer is older than this."""
 DOUBT_AFTER_MS = 300
-"""While a call has waited this long, the core keeps asking for the table: the owner may hang, or be replaced."""
+"""While a call has waited this long, the core keeps asking for the table: the owner can hang, or be replaced."""
 
 
 class ClientCore:
@@ -110,7 +110,7 @@ class ClientCore:
 
     @property
     def no_owners(self) -> str:
-        """Return why no partition has an owner or will get one by itself; empty: it has, or it is unknown."""
+        """Return why no partition has an owner or will get one without an operator; empty: it has, or it is unknown."""
         return self._router.no_owners or self._loyalty.conflict
 
     def take_remarks(self) -> list[str]:
@@ -120,7 +120,7 @@ class ClientCore:
         return remarks
 
     def is_refused_by_all(self, refusals: Mapping[str, str]) -> bool:
-        """Return whether all seeds have refused. A single one may be a foreign process at a former member's address."""
+        """Return whether all seeds have refused. A single one can be a foreign process at a former member's address."""
         return refusals.keys() >= set(self._seeds)
 
     def _why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
@@ -137,7 +137,7 @@ class ClientCore:
         return self._asked is not None
 
     def refresh(self, now: Millis) -> list[Effect]:
-        """Ask for a newer table although no call waits for one: a bulk request was refused and must be split anew."""
+        """Ask for a newer table although no call waits for one: a bulk request was refused and must be split again."""
         self._ask_at = min(self._ask_at, now)
         self._ask(now)
         return self._out.take()
@@ -149,13 +149,13 @@ class ClientCore:
             self._loyalty.learn_seeds(addresses)
 
     def connect(self, now: Millis) -> list[Effect]:
-        """Ask the seeds until one answers. Then ask the seeds outside its view, which may belong to another cluster."""
+        """Ask the seeds until one answers. Then ask the seeds outside its view, which can belong to another cluster."""
         self.check = SeedCheck(self._cluster, self._seeds)
         return self.time_passed(now)
 
     @property
     def is_connected(self) -> bool:
-        """Return whether a member has answered and the check of the seeds is over, so that calls may begin."""
+        """Return whether a member has answered and the check of the seeds is over, so that calls can begin."""
         return self.partition_count is not None and (self.check is None or self.check.is_over)
 
     def why_not_connected(self, refusals: Mapping[str, str], timeout_s: float) -> ConnectError | None:
@@ -226,7 +226,7 @@ class ClientCore:
             if type(reply) is not ErrorReply:
                 self._contact.served[sender] = now  # type: ignore[index]  # members answer
             elif reply.code is ErrorCode.NOT_ENOUGH_MEMBERS:
-                self._contact.served.pop(MemberId(sender), None)  # its side is of no use: another one may be
+                self._contact.served.pop(MemberId(sender), None)  # its side is of no use: another one can be
             if type(reply) is ErrorReply and reply.code in MOVED:
                 self._on_moved(sender, now)
             elif router.waiting:
@@ -239,7 +239,7 @@ class ClientCore:
     def _on_moved(self, sender: Target, now: Millis) -> None:
         """Ask a member for its table first: it refused a call because it does not own the partition.
 
-        It is asked at once, even if another member is being asked, which may hang. But it is asked once only for each
+        It is asked at once, even if another member is being asked, which can hang. But it is asked once only for each
         version of this client's table: a member that lacks its own table refuses again and again.
         """
         if self._asked == sender:

@@ -26,7 +26,7 @@ def wall_ahead_ms() -> Millis:
 
 
 class Knowledge:
-    """The newest knowledge of all lanes. `known`, `partition_count` and `news_at` may be read without the lock."""
+    """The newest knowledge of all lanes. `known`, `partition_count` and `news_at` can be read without the lock."""
 
     def __init__(self) -> None:
         self.known = Known()
@@ -38,7 +38,7 @@ class Knowledge:
         self._lock = threading.Lock()
 
     def on_forked(self) -> None:
-        """Take a new lock in a forked process: a thread of the parent may hold the old one."""
+        """Take a new lock in a forked process: a thread of the parent can hold the old one."""
         self._lock = threading.Lock()
 
     def hear(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:

@@ -3,7 +3,7 @@
 `staleness` compares a received view with the known one by their members, and `two_clusters` compares founders, ages and
 addresses. This module holds the variables: when the cluster was heard last, and which other cluster answers meanwhile.
 
-When a cut parts a cluster, both sides may go on, each with a newer view, and a client may reach both. It stays with the side
+When a cut parts a cluster, both sides can go on, each with a newer view, and a client can reach both. It stays with the side
 that it uses: that of the members that have answered its calls, for as long as they answer.
 """
 
@@ -21,7 +21,7 @@ from phalanx.wire.messages import TableReply
 
 
 class Known(NamedTuple):
-    """What a client knows about the cluster. Immutable, so that threads may share it."""
+    """What a client knows about the cluster. Immutable, so that threads can share it."""
 
     view: MembersView | None = None
     """The newest view known; None: no member has answered yet."""
@@ -34,7 +34,7 @@ class Known(NamedTuple):
 
 
 class Contact:
-    """When a client's cluster was heard last. Threads may share it: it does not matter whose write remains."""
+    """When a client's cluster was heard last. Threads can share it: it does not matter whose write remains."""
 
     def __init__(self, wall_ahead_ms: Callable[[], Millis] = lambda: 0) -> None:
         """`wall_ahead_ms`: how far the wall clock is ahead of the clock that drives the client."""
@@ -66,7 +66,7 @@ ASKED_WITHIN_MS: Millis = 10_000
 
 
 class Loyalty:
-    """Decides whether a client stays with its cluster or follows another one, which may be its successor."""
+    """Decides whether a client stays with its cluster or follows another one, which can be its successor."""
 
     def __init__(self, cluster: str, seeds: Collection[Address], contact: Contact) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Decide whether two views belong to one cluster, and whether a client whose cluster is gone may follow another one.
+"""Decide whether two views belong to one cluster, and whether a client whose cluster is gone can follow another one.
 
 Two members that were started without each other's address form two clusters of one name, and stay two. A client that
 changed from one to the other would read data that its program never wrote. Two sides of a cut are another case, and so
@@ -7,7 +7,7 @@ are the same cluster after a merge and its successor after a restart: there the 
 * *Founders.* The quorum state of a cluster (`common.quorum`) names the member that founded it, and both sides of a cut
   keep it. After a merge it also names the founders of the merged clusters. Views that share a founder are of one
   cluster.
-* *Sides that look for each other* will be one cluster, whoever founded them.
+* *Sides that look for each other* will be one cluster, whichever member founded them.
 * *Age.* A restarted cluster is founded after the last sign of life of the former one. So a cluster that was founded
   before the known one answered last existed beside it. Ages are durations, each measured by one clock, so the clocks of
   members and clients need not agree.
@@ -29,7 +29,7 @@ from phalanx.common.view import MembersView
 from phalanx.wire.messages import TableReply
 
 DRIFT = 1_000
-"""Two clocks that measure the same duration may differ by one part in this many."""
+"""Two clocks that measure the same duration can differ by one part in this many."""
 ROUNDING_MS: Millis = 2
 
 

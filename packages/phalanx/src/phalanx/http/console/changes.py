@@ -71,7 +71,7 @@ class Changes:
         view = self._questions.member.node.membership.view
         if view is None:
             raise UnavailableError("this member is in no cluster")
-        # The word of whoever holds the token: the log keeps what was asked, whatever comes of it.
+        # The log records each request of a holder of the token, whatever its result.
         logger.warning("a console changes settings: %s", shown(repr(given), 1_000))
         await self._questions.change_map(view.master, wanted.map, change)
         _, plan = await self._questions.maps()

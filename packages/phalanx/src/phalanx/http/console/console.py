@@ -171,7 +171,7 @@ class ConsolePage:
         if view is not None:
             await self._peers.ask(view.members, view.master)
             await self._ask_histories(view)
-        view = self._member.node.membership.view  # it may be another one by now
+        view = self._member.node.membership.view  # it can be another one by now
         found: dict[str, Any] = {"activity": self._about_activity(view)} if view is not None else {}
         found |= {"cluster": sections.cluster(self._member, view, self._peers.answers)}
         if view is not None:

@@ -93,7 +93,7 @@ class Hub:
                     # Made for viewers who have gone meanwhile, it lacks what they had been told, and the next ones have not.
                     if left == self._left:
                         self._hand_on(texts)
-                except Exception as error:  # the next round may do better
+                except Exception as error:  # the next round can do better
                     logger.warning("the console: a round failed: %r", error)
                 await asyncio.sleep(AT_LEAST_S)
                 with contextlib.suppress(TimeoutError):

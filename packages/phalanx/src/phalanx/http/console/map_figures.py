@@ -35,7 +35,7 @@ class _Calls:
         self.per_s, self.classes = 0.0, [0] * _CLASSES
 
     def add(self, classes: tuple[int, ...], over_s: float) -> None:
-        if len(classes) == _CLASSES:  # another release may count in others
+        if len(classes) == _CLASSES:  # another release can count in others
             self.per_s += sum(classes) / over_s
             self.classes = add_classes(self.classes, classes)
 

@@ -64,7 +64,7 @@ def _member(
     this: ServedMember, view: MembersView, member: MemberId, peer: PeerAnswers, counts: tuple[int, int]
 ) -> dict[str, Any]:
     traits, safe, held = view.traits_of(member), peer.safety, peer.holdings
-    is_this = member == this.id  # what it said may be of a moment ago
+    is_this = member == this.id  # its answer can be a moment old
     return {
         "member": member,
         "address": address_of(member),
@@ -170,7 +170,7 @@ def safety_of_all(
     migrations: MigrationsReply | None,
     lost: LossesReply | None,
 ) -> dict[str, Any]:
-    """Return for each member whether it may be stopped now, by the judgement of `phalanx safe`, and what is lost."""
+    """Return for each member whether it can be stopped now, by the judgement of `phalanx safe`, and what is lost."""
     masters = answers.get(view.master)
     says = None
     if migrations is not None and masters is not None and masters.safety is not None and masters.answers:

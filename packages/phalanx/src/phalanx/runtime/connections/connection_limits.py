@@ -4,10 +4,10 @@ Two members have two connections with each other. If clients used all descriptor
 joining member would be admitted, not reached, and removed as silent, again and again. So clients never get the places
 of members.
 
-A connection that has not greeted may come from anybody. So may a connection whose peer says that it is a member but is
-not in the view: it may want to join, or be the master of another side. Both kinds share a few places, and the oldest
+A connection that has not greeted can come from anybody. So can a connection whose peer says that it is a member but is
+not in the view: perhaps it wants to join, or it is the master of another side. Both kinds share a few places, and the oldest
 connection makes room for the newest, of a host that has half of the places where there is one: an honest peer greets within
-milliseconds, and is in the view soon, or dials again. Those that have greeted have no time limit: joining may take long, and an idle one does no harm until its place
+milliseconds, and is in the view soon, or dials again. Those that have greeted have no time limit: joining can take long, and an idle one does no harm until its place
 is needed.
 """
 
@@ -29,7 +29,7 @@ MIN_MEMBER_PLACES, MAX_MEMBER_PLACES = 8, 4096
 MIN_WAITING_PLACES, MAX_WAITING_PLACES = 4, 256
 """The descriptors for connections that have not greeted are an eighth of all, within these bounds, or up to"""
 WAITING_SHARE = 4
-"""one for so many clients, where that is more: after an outage they all connect at once."""
+"""one for this many clients, if that is more: after an outage they all connect at once."""
 MAX_HTTP_PLACES = 64
 """The descriptors for connections to the HTTP port are an eighth of all, within `MIN_WAITING_PLACES` and this."""
 UNLIMITED = 1 << 20
@@ -73,7 +73,7 @@ def raise_descriptor_limit() -> None:
 
 
 def descriptor_limit() -> int:
-    """Return how many files this process may have open."""
+    """Return how many files this process can have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 

@@ -1,4 +1,4 @@
-"""The accepting end of a member's connections: the greeting, which messages a peer may send, and when requests wait.
+"""The accepting end of a member's connections: the greeting, which messages a peer can send, and when requests wait.
 
 Messages of one connection are handled in order, a few at a time; expensive ones singly. If the peer does not read its
 replies, or these are many, or the connection has used its share of time, the other received messages are held, and
@@ -59,7 +59,7 @@ CHEAP = frozenset(
 """Messages that the node gets together: each costs some microseconds, or what its bytes cost to apply. All others may
 cost milliseconds, however short they are: the node gets them one at a time."""
 SHORT_FUNCTIONS = frozenset(BUILT_IN) - CONTAINER_FUNCTIONS
-"""The functions of an `UpdateValue` that cost what a write does. Others may take some ten milliseconds, and one of a program any time."""
+"""The functions of an `UpdateValue` that cost what a write does. Others can take some ten milliseconds, and one of a program any time."""
 FEW_KEYS = 128
 """A bulk request with at most this many keys counts as cheap: it costs less than a tenth of a millisecond, and a lot of them a
 fraction of a connection's share."""
@@ -75,7 +75,7 @@ CROWDED_PAUSE_S = 0.001
 TURN_BYTES = 8 * 1024 * 1024
 """Bytes of replies to one connection after which others have their turn."""
 TURN_S = 0.005
-"""A client connection's share of time in one round of the loop. A lot, or one expensive request, may exceed it."""
+"""A client connection's share of time in one round of the loop. A lot, or one expensive request, can exceed it."""
 MEMBER_TURN_S = 0.02
 """As `TURN_S`, for a member's connection: what one read of single replicated writes takes, so that many clients do not
 delay replication to this member, and the heartbeats behind it."""
@@ -105,7 +105,7 @@ class AcceptingMember(ConnectionOwner, Protocol):
     node: Node
     memory_shortage: MemoryShortage
     own_addresses: frozenset[Address]
-    """The addresses under which others may dial this member, normalised."""
+    """The addresses under which others can dial this member, normalised."""
 
 
 class Acceptor(Protocol):
@@ -138,7 +138,7 @@ class Inbound(FrameConnection):
         self._member, self._acceptor = member, acceptor
         self.sender: MemberId | ClientId | None = None
         self._accepted: Set[type] = frozenset()
-        """The kinds of messages that the sender may send."""
+        """The kinds of messages that the sender can send."""
         self._cheap: Set[type] = frozenset()
         """Those of these kinds that are `CHEAP`."""
         self._held: list[Message] = []
@@ -249,7 +249,7 @@ class Inbound(FrameConnection):
         return view is not None and self.sender in view
 
     def _local_address(self) -> Address:
-        """Return the address at which this connection arrived; a member may listen at several."""
+        """Return the address at which this connection arrived; a member can listen at several."""
         return socket_address(self.transport.get_extra_info("sockname") if self.transport is not None else None)
 
     def on_messages(self, messages: list[Any]) -> None:
@@ -346,7 +346,7 @@ class Inbound(FrameConnection):
             self._renew_later(share_s)
 
     def _renew_later(self, share_s: float) -> None:
-        """Give the connection a whole share again in the next round of the loop, not now: the loop may read from it
+        """Give the connection a whole share again in the next round of the loop, not now: the loop can read from it
         again in this round, if more has come than one read takes."""
         if self._used_s < share_s / UNCOUNTED:
             self._used_s = 0.0

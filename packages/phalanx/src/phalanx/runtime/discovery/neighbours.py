@@ -1,6 +1,6 @@
 """Find other members of one user on one host, to warn if a member forms a cluster beside another one of the same name.
 
-Each member writes its address into a file of a folder that only this user can write. A file may be left over, or be
+Each member writes its address into a file of a folder that only this user can write. A file can be left over, or be
 wrong: its address counts only if a member of a cluster of the same name, with the same secret, answers there. All this
 happens in threads, off the member's event loop. The only consequence of an error is a missing warning.
 """
@@ -28,7 +28,7 @@ from phalanx.wire.messages import GetTable, TableReply
 logger = logging.getLogger("phalanx.member")
 
 ANSWER_S = 2.0
-"""How long a member may take to answer."""
+"""How long a member can take to answer."""
 MOST = 64
 """How many files are read at most."""
 
@@ -104,7 +104,7 @@ class Neighbours:
 def ask_table(address: Address, cluster: str, secret: Secret | None) -> TableReply | None:
     """Ask the member at the address for its table, and return the reply; None: it has not joined a cluster yet.
 
-    Raises `TimeoutError` if whoever listens there does not answer within `ANSWER_S`, another `OSError` if nobody listens, and
+    Raises `TimeoutError` if the process that listens there does not answer within `ANSWER_S`, another `OSError` if nobody listens, and
     `RefusedByPeer` or `ProtocolError` if it is not a member of a cluster of that name and secret.
     """
     opening = Opening(address, cluster, f"client/{uuid.uuid4()}", secret)

@@ -9,7 +9,7 @@ Workers of one server start at the same moment, know nothing of each other, and 
 
 A member that is in the cluster but hangs does not answer. Its address file (`neighbours`) and its open port tell that
 it is there: then this member joins through it, or fails; it never forms a cluster beside it. The kernel releases the lock of a
-process that ends. One that hangs holds it: the others give up after the time that joining may take.
+process that ends. One that hangs holds it: the others give up after the time that joining can take.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOOK_AGAIN_S = 0.02
 
 
 class FormingLock:
-    """A lock that one process of this user on this host holds at a time: who holds it may form the cluster."""
+    """A lock that one process of this user on this host holds at a time: who holds it can form the cluster."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,7 +73,7 @@ class FormingLock:
     def release(self) -> None:
         """Release it. Does nothing if it is not held."""
         if self._descriptor is not None:
-            # Not only closed: a child that was forked meanwhile may have the file open, too.
+            # Not only closed: a child that was forked meanwhile can have the file open, too.
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
@@ -150,7 +150,7 @@ async def listen(
 
     Raises `UsageError` if no port is free.
     """
-    # For a name the system chooses what is free at one of its addresses: at another one it may be taken.
+    # For a name the system chooses what is free at one of its addresses: at another one it can be taken.
     ports = config.ports if config.port else [0] * FREE_PORT_ATTEMPTS
     try:
         bound = _bind_first_free(await look_up(loop, config.host, 0), ports)

@@ -42,7 +42,7 @@ class SeedWatch:
         self._has_warned = False
 
     def begin(self, view: Callable[[], MembersView | None], call: Callable[[Callable[[], None]], None]) -> None:
-        """Begin to look for a new incarnation, which is told at once what is known. `call`: runs a callback of the loop safely."""
+        """Begin to look for a new incarnation, which gets the known addresses at once. `call`: runs a callback of the loop safely."""
         self.end()
         if self._latest is not None:
             self._feed(self._latest)
@@ -50,7 +50,7 @@ class SeedWatch:
         self._look(view, call)
 
     def end(self) -> None:
-        """Look no more. A look-up under way ends by itself, and nobody waits for it."""
+        """Stop looking. Nothing waits for the end of a look-up under way."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

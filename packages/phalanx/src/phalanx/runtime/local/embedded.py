@@ -73,7 +73,7 @@ class EmbeddedCaller:
         """Others that do the same."""
         self._last_id = 0
         self.open_from = 0
-        """The lowest number of a request that may be under way."""
+        """The lowest number of a request that can be under way."""
         self._futures: dict[int, asyncio.Future[Any] | ReplyReceiver] = {}
         """Request id to what waits for its reply; oldest first."""
         self._loop = asyncio.get_running_loop()

@@ -143,7 +143,7 @@ class ThreadCalls:
             raise UnavailableError(f"not done within {within_s:g} s") from None
 
     def check(self) -> None:
-        """Raise `UsageError` in a thread that must not wait for the member. In a forked process, begin anew or raise it."""
+        """Raise `UsageError` in a thread that must not wait for the member. In a forked process, start again or raise it."""
         if self._is_forked:
             self._begin()
         refuse_to_block()
@@ -218,7 +218,7 @@ class ThreadCalls:
         self._end_queued()
 
     def _end_queued(self) -> None:
-        """End the calls that no loop will take. Two threads may do so at a time: each call is popped once."""
+        """End the calls that no loop will take. Two threads can do so at a time: each call is popped once."""
         while True:
             try:
                 waiting = self._queue.popleft()

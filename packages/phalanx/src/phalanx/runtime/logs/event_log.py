@@ -59,7 +59,7 @@ class EventLog:
         self._bounds = max_bytes, max_age_s, keep
         self._writer: LineWriter | None = None
         self._file: LogFile | None = None
-        """The file of this incarnation. The writer opens it anew if needed."""
+        """The file of this incarnation. The writer opens it again if needed."""
         self._member = MemberId("")
         self._encoder = msgspec.json.Encoder()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,7 +132,7 @@ class EventLog:
         self._levels.is_to_leave = True
 
     def close(self) -> None:
-        """Write the events that wait. No further event may come."""
+        """Write the events that wait. No further event must follow."""
         if self._writer is not None:
             if self._missing:
                 self._tell_missing(urgent=True)
@@ -228,12 +228,12 @@ class EventLog:
                 logger.log(self._once_in_a_while(level, said), "%s %s", this, said)
 
     def _once_in_a_while(self, level: int, said: str) -> int:
-        """Return the level, or DEBUG if the same was logged a moment ago: messages may come many times."""
+        """Return the level, or DEBUG if the same was logged a moment ago: messages can come many times."""
         now = time.monotonic()
         if now - self._logged_at.get(said, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
             return logging.DEBUG
         if now >= self._forget_at:
-            # Not at each line: many different ones may come at once.
+            # Not at each line: many different ones can come at once.
             self._logged_at = {text: at for text, at in self._logged_at.items() if now - at < AGAIN_AFTER_S}
             self._forget_at = now + AGAIN_AFTER_S
         self._logged_at[said] = now

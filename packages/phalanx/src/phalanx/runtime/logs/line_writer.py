@@ -25,7 +25,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 """The longest pause before a failed write is tried again."""
 STAYS_USABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
-"""Errors after which the open file can still be written, once there is room. After others it is opened anew."""
+"""Errors after which the open file can still be written, once there is room. After others it is opened again."""
 
 
 class Sink(Protocol):
@@ -87,7 +87,7 @@ class LogFile:
                 if not status.st_nlink:
                     self.close()  # nobody could read lines in a removed file
                 elif status.st_size < self._end:
-                    # Somebody has truncated it, perhaps in the middle of a line: nothing may be appended to that one.
+                    # Somebody has truncated it, perhaps in the middle of a line: nothing must be appended to that one.
                     self._done = 0
                     self._end_line(status.st_size)
             if self._number < 0:
@@ -108,7 +108,7 @@ class LogFile:
 
 
 class LineWriter:
-    """The queue and its thread. Only the thread that made it may call its methods; they return at once."""
+    """The queue and its thread. Only the thread that made it can call its methods; they return at once."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A log file that begins anew when it is large or old, and whose earlier parts are compressed.
+"""A log file that is rotated when it is large or old, and whose earlier parts are compressed.
 
     NAME.jsonl                             what is being written
     NAME.jsonl.20261124T093000.000123Z     an earlier part, until it is compressed
@@ -93,7 +93,7 @@ def read_logs(folder: Path) -> list[bytes]:
         found = [_read(path) for path in parts]
         if None not in found and _parts(folder) == parts:
             break
-        # A part began, or was compressed, while they were read: what was in it then may be missing, or be there twice.
+        # A part began, or was compressed, while they were read: what was in it then can be missing, or be there twice.
     return [content for content in found if content is not None]
 
 

@@ -4,7 +4,7 @@
 its connection is closed, and this is logged | | there is no memory for a member's frame, or repeatedly for clients'
 frames | the member ends at once: see `MemoryShortage` | | a connection cannot be opened | counts as a refusal by its
 peer | | a request or a reply is over the frame limit | its caller gets an error | | another message is over the frame
-limit | its connection is broken off: the message is lost with it, as any may be | | the event log or a log line cannot
+limit | its connection is broken off: the message is lost with it, as any message can be | | the event log or a log line cannot
 be written | lines are kept for a while, then lost and counted | | anything else, in an input, its effects, a timer or
 another callback | the member ends at once, as in a crash |
 
@@ -89,7 +89,7 @@ class MemoryShortage:
 
     A client whose frame was refused tries again, or its program gets an error. A member repeats its frame for ever: 1.
     An owner sends a write to its backup, which has no memory for it and closes the connection. 2. The owner connects
-    anew and sends the write again, and so on. 3. The write is not acknowledged while the backup is a member, and it
+    again and sends the write again, and so on. 3. The write is not acknowledged while the backup is a member, and it
     stays one.
     """
 

@@ -122,7 +122,7 @@ class MemberProcess:
     def take_printed(self) -> list[str]:
         """Return the lines on its stdout since the last call, without the ready line. Does not wait.
 
-        Whoever keeps a member running takes them now and then: a member whose stdout is full hangs in its next `print`.
+        A program that keeps a member running takes them from time to time: a member whose stdout is full hangs in its next `print`.
         """
         stdout = self.process.stdout
         while stdout is not None and _is_readable(stdout, 0) and self._read(stdout):
@@ -136,7 +136,7 @@ class MemberProcess:
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
             if self._ready is None:
-                # Modules with functions may print while they are imported.
+                # Modules with functions can print while they are imported.
                 with contextlib.suppress(msgspec.DecodeError):
                     self._ready = msgspec.json.decode(line, type=_Ready)
                     self._ready_line = line.decode()

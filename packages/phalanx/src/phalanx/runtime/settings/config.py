@@ -28,7 +28,7 @@ from phalanx.runtime.settings.memory_limit import check_memory_limit
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
 MOST_PORTS = 256
-"""How many ports a range may have."""
+"""How many ports a range can have."""
 DEFAULT_EVENT_LOG_BUFFER_BYTES = 8 * 1024 * 1024
 DEFAULT_EVENT_LOG_MAX_BYTES = 64 * 1024 * 1024
 
@@ -57,7 +57,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     secret_file: str | None = None
     """A file with the cluster's secret, the same on every member and client: peers with another secret, or none, are
-    refused. If the file belongs to the user of this process, nobody else may open it (`chmod 600`). None: the file that
+    refused. If the file belongs to the user of this process, no other user must be able to open it (`chmod 600`). None: the file that
     the variable PHALANX_SECRET_FILE names; without that variable the cluster has no secret."""
 
     secret: str | None = None
@@ -70,7 +70,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """How many bytes of events wait in memory while the disk accepts nothing. Further events are lost, and counted."""
 
     event_log_max_bytes: Annotated[int, NumberBounds(0, zero="0: no limit")] = DEFAULT_EVENT_LOG_MAX_BYTES
-    """An event log of so many bytes begins anew, and what was written is compressed. 0: never."""
+    """After this many bytes, a new part of the event log begins, and the old one is compressed. 0: never."""
 
     event_log_max_age_ms: Annotated[int, NumberBounds(0, zero="0: no limit")] = 86_400_000
     """So does one of this age, at the next event. 0: never."""
@@ -100,7 +100,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     ones wait. A longer message is accepted alone."""
 
     max_answer_bytes: int = 64 * MIB
-    """What one list that a Redis or Hazelcast client asks for may have: values of many keys, the answers of a transaction, keys that
+    """What one list that a Redis or Hazelcast client asks for can have: values of many keys, the answers of a transaction, keys that
     match. Longer ones are refused, and nothing of them is sent. An entry of any size that is allowed is answered in any case."""
 
     slow_peer_timeout_ms: Positive = 30_000
@@ -108,19 +108,19 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     message that it has begun to send."""
 
     tcp_keepalive_ms: Millis = 60_000
-    """How long a connection may be idle before the kernel asks whether the peer's host is there; if nobody answers for as long
+    """How long a connection can be idle before the kernel asks whether the peer's host is there; if nobody answers for as long
     again, the connection ends. 0: the kernel does not ask, and a connection of a host that has vanished stays."""
 
     client_idle_timeout_ms: Millis = 0
-    """How long a client's connection may be at rest before it is closed, of any protocol; 0: without end. Clients of Phalanx
+    """How long a client's connection can be at rest before it is closed, of any protocol; 0: without end. Clients of Phalanx
     connect again by themselves when they make a call."""
 
     max_clients: NotNegative = 0
-    """How many clients may be connected at a time; further ones are refused. 0: as many as the limit of open files
+    """How many clients can be connected at a time; further ones are refused. 0: as many as the limit of open files
     leaves beside the places of members, but 10,000 at most."""
 
     memory_limit: int | str = DEFAULT_MEMORY_LIMIT
-    """How much memory this process may use: bytes, a size ("2GiB", "500MB"), or a part ("80%") of what its control group,
+    """How much memory this process can use: bytes, a size ("2GiB", "500MB"), or a part ("80%") of what its control group,
     or else its machine, allows. From there on the member refuses what grows it (`GridFull`). What is left of the
     machine is for copies of others' data, merges, and buffers. 0: there is no limit."""
 
@@ -138,7 +138,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     serve_token_file: str | None = None
     """A file with the token that clients of served protocols show as their password, or with `name:password`. If it belongs to
-    the user of this process, nobody else may open it. None: whoever reaches the port may read and write; only on loopback."""
+    the user of this process, no other user must be able to open it. None: anybody who reaches the port can read and write; only on loopback."""
 
     redis_maps: Sequence[str] = ()
     """The maps that Redis clients see as databases: `SELECT 0` uses the first, and so do clients without SELECT. Empty: sixteen,
@@ -157,10 +157,10 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     http_token_file: str | None = None
     """A file with the token that all requests but probes must bear (`Authorization: Bearer ...`, or as the password of
-    Basic). If it belongs to the user of this process, nobody else may open it. None: whoever reaches the port may read."""
+    Basic). If it belongs to the user of this process, no other user must be able to open it. None: anybody who reaches the port can read."""
 
     http_allow_changes: bool = False
-    """Whether the console may change the settings of maps (docs/how-to/console.md). Needs `http_token_file`."""
+    """Whether the console can change the settings of maps (docs/how-to/console.md). Needs `http_token_file`."""
 
     http_certificate_file: str | None = None
     """A file with the certificate chain, and perhaps the key, in PEM: the HTTP port speaks TLS. None: it does not."""
@@ -231,7 +231,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         return Address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
     def own_addresses(self, port: int) -> frozenset[Address]:
-        """Return all addresses under which others may dial this member, normalised, given the port at which it listens.
+        """Return all addresses under which others can dial this member, normalised, given the port at which it listens.
 
         A wildcard host is not one of them: with it, each connection knows at which address of the machine it arrived.
         """
@@ -240,12 +240,12 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     @property
     def ports(self) -> range:
-        """Return the ports at which this member may listen; the first free one is taken."""
+        """Return the ports at which this member can listen; the first free one is taken."""
         return _range_of(self.port)
 
     @property
     def http_ports(self) -> range:
-        """Return the ports at which this member may listen for HTTP; empty: at none."""
+        """Return the ports at which this member can listen for HTTP; empty: at none."""
         return range(0) if self.http_port is None else _range_of(self.http_port)
 
     @property
@@ -263,7 +263,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     @property
     def answer_bytes(self) -> int:
-        """Return what one list of answers may have: `max_answer_bytes`, and never less than one entry."""
+        """Return what one list of answers can have: `max_answer_bytes`, and never less than one entry."""
         return max(self.max_answer_bytes, self.max_value_bytes + self.max_key_bytes + 65_536)
 
     def find_secret(self) -> Secret | None:

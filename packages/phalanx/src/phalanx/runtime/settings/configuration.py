@@ -37,7 +37,7 @@ TABLES: Final = ("maps",)
 """Settings that are tables: one text holds an inline table of TOML."""
 
 SECRETS: Final = ("secret",)
-"""Settings that nobody else may read; others name files, in which secrets and tokens are."""
+"""Settings that no other user must be able to read; others name files, in which secrets and tokens are."""
 
 _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Config)}
 
@@ -134,7 +134,7 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
 def parse_setting(name: str, text: str, where: str) -> Any:
     """Return the value of a setting that was given as a text. Raises `UsageError`."""
     if name == "seeds" and text.strip():
-        return [text]  # an address may have commas (`common/seeds.py`)
+        return [text]  # an address can have commas (`common/seeds.py`)
     if name in LISTS:
         return [part.strip() for part in text.split(",") if part.strip()]
     if name in TABLES:

@@ -1,4 +1,4 @@
-"""The setting `memory_limit`: what it means, and how much memory this process may have at all.
+"""The setting `memory_limit`: what it means, and how much memory this process can have at all.
 
 The system's limit is that of the control group of this process (v2 `memory.max`, v1 `memory.limit_in_bytes`), also one of
 a group above it, or else the memory of the machine.
@@ -18,7 +18,7 @@ DEFAULT = "80%"
 LEAST_BYTES = 16 * 1024 * 1024
 """A process without data has more than this."""
 SYSTEM_PART = 0.95
-"""The part of what the system allows that may be in memory, with what is free inside of the process."""
+"""The part of what the system allows that can be in memory, with what is free inside of the process."""
 _UNITS = {
     "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
@@ -28,12 +28,12 @@ FILES_OF_CGROUPS = Path("/sys/fs/cgroup")
 
 
 class MemoryLimits(NamedTuple):
-    """How much memory a member may use."""
+    """How much memory a member can use."""
 
     limit: int
     """The bytes from which on it refuses what grows it; 0: there is no limit."""
     ceiling: int
-    """The most bytes that may be in memory, with what is free inside of the process."""
+    """The most bytes that can be in memory, with what is free inside of the process."""
 
 
 def check_memory_limit(given: object) -> tuple[float, bool]:
@@ -62,7 +62,7 @@ def shared_limit(given: int | str, members: int) -> int | str:
 
 
 def limits_of(given: int | str, available: int) -> MemoryLimits:
-    """Return the limits that the setting means where the system gives a process so many bytes (0: not known)."""
+    """Return the limits that the setting means if the system gives a process this many bytes (0: not known)."""
     number, is_part = check_memory_limit(given)
     limit = int(available * number / 100) if is_part else int(number)
     if not limit:
@@ -87,7 +87,7 @@ def _machine_memory() -> list[int]:
 
 
 def _places_of(files: Path, process: Path) -> list[Path]:
-    """List the files that may limit this process: of its groups and those above them."""
+    """List the files that can limit this process: of its groups and those above them."""
     try:
         lines = process.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -23,7 +23,7 @@ EVERY_S: Final = 3.0
 MOST_POINTS: Final = 200
 """Ten minutes."""
 OVER_POINTS: Final = 3
-"""The calls of single maps are those of so many points."""
+"""How many points the calls of single maps cover."""
 READS: Final = frozenset(
     ["Get", "GetAll", "Contains", "GetTimeToLive", "ScanPartition", "ScanPacked", "SizeOf", "ReadJournal"]
 )
@@ -58,14 +58,14 @@ class Activity:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew: what another incarnation did is not told as this one's."""
+        """Start from zero: the activity of another incarnation is not reported as this one's."""
         self._recorded = 0
         self._points: deque[ActivityPoint] = deque(maxlen=MOST_POINTS)
         self._readings: deque[_Reading] = deque([self._read()], maxlen=OVER_POINTS + 1)
         self._due_s = self._clock() + EVERY_S
 
     def look(self, memory: MemoryGuard, clients: int) -> ActivityMeasured | None:
-        """Return what is to be told if another point is due; None: it is not. `clients`: connections of clients."""
+        """Return the report if another point is due; None: it is not due. `clients`: connections of clients."""
         if self._clock() < self._due_s:
             return None
         before, now = self._readings[-1], self._read()

@@ -23,7 +23,7 @@ TRIM_PART = 8
 """It is done where so much of the limit, one in this many, is resident and not in use."""
 STATM = "/proc/self/statm"
 USUAL_BASE = 128 << 20
-"""The most that is taken for what a process has without data: a program that embeds a member may have much of its own,
+"""The most that is taken for what a process has without data: a program that embeds a member can have much of its own,
 and counts."""
 
 

@@ -78,5 +78,5 @@ def _named(message: Any) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text in a form that fits one line: a text from outside may contain anything."""
+    """Return a text in a form that fits one line: a text from outside can contain anything."""
     return ascii(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")

@@ -1,7 +1,7 @@
 """Tell by name which functions of the program hold up the member.
 
 While a function runs, its member does nothing else. The core reads no clock, so it cannot know how long that was; and a
-turn of a member may call several functions many times. So the driver gives the core each function with a stopwatch
+turn of a member can call several functions many times. So the driver gives the core each function with a stopwatch
 around it: what is measured is the one call alone, not what else the turn does. Functions that every member has are not
 measured: what they take is bounded by the size of values, and a slow turn tells of them, too.
 """
