@@ -219,7 +219,11 @@ def test_watching_ends_when_all_is_whole(phalanx_command: Command, cluster: Clus
     assert migrations["planned"] == migrations["arrived"]
     cluster.kill(third)
     wait_for(lambda: len(cluster.view_of(first).members) == 2, "it is removed")
-    assert phalanx_command("partitions", "--until-whole", *name).stdout.splitlines()[-1].startswith("2 members, all is")
+    assert (
+        phalanx_command("partitions", "--until-whole", *name)
+        .stdout.splitlines()[-1]
+        .startswith("2 members, all replicas are in place")
+    )
     assert cluster.table_of(first).table.loads() == {member.member: 271 for member in cluster.members}
 
 

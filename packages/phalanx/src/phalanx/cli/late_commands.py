@@ -22,9 +22,9 @@ class LateCommand(NamedTuple):
     said: str
     """The first paragraph of its help."""
     attribute: str = ""
-    """What it is called in its module, where that is not its name."""
+    """What it is called in its module, if that is not its name."""
     extra: str = ""
-    """The extra that brings the package of the module, where that is not this one."""
+    """The extra that brings the package of the module, if that is not this one."""
 
 
 LATE: Final = (

@@ -1,6 +1,6 @@
 """Log lines of a process that is a member: to stderr, and never at the member's cost.
 
-stderr can be a pipe that nobody reads, or a file on a full disk: a write to it can block for ever, or fail. So a
+stderr can be a pipe that nobody reads, or a file on a full disk: a write to it can block without end, or fail. So a
 thread writes the lines, and what does not fit into its queue is lost, and counted.
 """
 

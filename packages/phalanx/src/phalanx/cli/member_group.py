@@ -158,7 +158,7 @@ class MemberGroup:
                 ["--port", str(place.port), *seeds, *self._options], None, environment=self._environment
             )
         except OSError as error:
-            # No process, no memory or no descriptor for it: the other members have theirs, and go on.
+            # No process, no memory or no descriptor for it: the other members have theirs, and continue.
             logger.error("cannot start a process for a member of the group: %s", error.strerror or error)
             self._pause(place)
             return 0 if place.has_ever_joined else FAILED
@@ -199,7 +199,7 @@ class MemberGroup:
             self._print(line)
 
     def _print(self, line: str) -> None:
-        """Print a line, unless nobody reads stdout any more: the members go on without that."""
+        """Print a line, unless nobody reads stdout any more: the members continue without that."""
         if not self._stdout_is_read:
             return
         try:

@@ -33,8 +33,8 @@ class LogLevel(enum.StrEnum):
 class MemberOption(NamedTuple):
     """What people are told of an option.
 
-    `flag`: its name, where that is not the field's; always for one without a value, because typer would also accept its opposite.
-    `setting`: the setting that it gives, where that is not called as the field is.
+    `flag`: its name, if that is not the field's; always for one without a value, because typer would also accept its opposite.
+    `setting`: the setting that it gives, if that is not called as the field is.
     """
 
     help: str

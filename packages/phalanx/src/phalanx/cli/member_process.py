@@ -91,7 +91,7 @@ async def serve(
 
 
 def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseException], None]) -> None:
-    """End the process with an error that a callback raises: by default the loop only logs it and goes on."""
+    """End the process with an error that a callback raises: by default the loop only logs it and continues."""
 
     def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)

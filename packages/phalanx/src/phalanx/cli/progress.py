@@ -1,4 +1,4 @@
-"""`phalanx partitions --watch`: what is being moved, as it goes on."""
+"""`phalanx partitions --watch`: what is being moved, again and again."""
 
 from __future__ import annotations
 

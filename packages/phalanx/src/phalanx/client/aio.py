@@ -415,7 +415,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             self._timer = None
         if deadline is not None and self._timer is None and not self._is_closed:
             self._timer_at = deadline
-            # One timer sets the next: they would hand the context variables of one call on for ever.
+            # One timer sets the next: they would hand the context variables of one call on without end.
             self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._on_timer, context=Context())
 
     def _on_timer(self) -> None:

@@ -76,7 +76,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     seeds: Sequence[str] = ()
     """Addresses to ask for admission, in order. Empty, or only this member's own address: form a cluster at once. Also
     sources of addresses: `dns:NAME:PORT` (all addresses of the name), `file:PATH` (one address a line). They are asked
-    again as long as this member is alone, and now and then later."""
+    again as long as this member is alone, and from time to time later."""
 
     partition_count: Annotated[int, NumberBounds(1, MAX_PARTITIONS)] = 271
     """Partitions of the key space; the same on every member. More: finer balance, larger table."""

@@ -16,7 +16,7 @@ class HowGone(enum.IntEnum):
     UNKNOWN = 0
     """Only its address is known, that of a seed which did not answer when the cluster began: a member may be there."""
     CUT_OFF = 1
-    """It was removed, and perhaps still runs: then it keeps its data aside, or goes on as another side of the cluster."""
+    """It was removed, and perhaps still runs: then it keeps its data aside, or continues as another side of the cluster."""
     ENDED = 2
     """It was removed, and its machine said that no process listens there: what it held is gone. It can be started again."""
     LEFT = 3

@@ -16,7 +16,7 @@ class KeptData:
 
 
 class FormerIncarnation(msgspec.Struct, frozen=True):
-    """Where the next incarnation finds a cluster again: after a merge, or after others went on without this one."""
+    """Where the next incarnation finds a cluster again: after a merge, or after others continued without this one."""
 
     ask_first: tuple[MemberId, ...] = ()
     """The members of the cluster to which the next incarnation comes back, as far as this one knows."""

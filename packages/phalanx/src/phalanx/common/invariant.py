@@ -16,7 +16,7 @@ def invariant(condition: object, what_must_hold: str, **facts: object) -> None:
 
 
 def known(value: T | None, what_must_hold: str, /, **facts: object) -> T:
-    """Return the value. Raise `InvariantViolation` with the facts where it is None."""
+    """Return the value. Raise `InvariantViolation` with the facts if it is None."""
     if value is None:
         raise _violation(what_must_hold, facts)
     return value

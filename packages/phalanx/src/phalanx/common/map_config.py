@@ -40,7 +40,7 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Which entries are evicted first: `oldest`, `lru`, `lfu` or `soonest-to-expire`; None: `oldest`."""
     max_idle_ms: int | None = None
     """How long an entry lives while nobody reads or writes it, unless it is stored with an idle time of its own. 0 or
-    None: for ever."""
+    None: without end."""
     dicts: str | None = None
     """How programs store dicts: `rows`; `json`, which programs in all languages read; or `any`, as each program says. None: `any`."""
 

@@ -221,7 +221,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """Return the plan with another content of a map.
 
         A map whose content was never replaced, and is not about to be, is not in the plan: otherwise each request of each
-        program would stay in every table for ever.
+        program would stay in every table forever.
         """
         others = [each for each in self.contents if each.map != content.map]
         said = [content] if content != Content(content.map) else []

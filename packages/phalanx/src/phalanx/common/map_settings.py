@@ -195,7 +195,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
     def over(self, other: MapChange) -> MapChange:
-        """Return these aspects, and the other's where there is none."""
+        """Return these aspects, and the other's if there is none."""
         return msgspec.structs.replace(other, **self.values)
 
 

@@ -36,7 +36,7 @@ class MigrationKind(enum.StrEnum):
 
 
 class Migration(msgspec.Struct, Generic[M], frozen=True, array_like=True):
-    """One migration of one partition; None and -1 where there is none.
+    """One migration of one partition; None and -1 if there is none.
 
     The index before is -1 for a member that holds no replica of the partition yet, the index after is -1 for one that
     keeps none.

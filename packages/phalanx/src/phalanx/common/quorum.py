@@ -13,7 +13,7 @@ not known. A side has the majority if it has it of each of them. Only the master
 one before that did not become so; it sends its members what it knows with every view, and a member that accepts it, by a
 claim or by joining, sends it what that member knows. The rule is that of dynamic voting with ambiguous attempts.
 
-Who votes: the members that hold data (where there are none, all). A process that ends one incarnation and begins another
+Who votes: the members that hold data (if there are none, all). A process that ends one incarnation and begins another
 keeps its vote: it votes for the first identity that it had, because it remembers; a process that was started again does
 not. That holds for a member, too, that was admitted and removed without ever hearing of it: a view may have counted with its vote.
 """
@@ -69,7 +69,7 @@ class QuorumRecord(msgspec.Struct, frozen=True, array_like=True):
     """Who founded clusters that have come to this one, the latest last. It decides nothing here: clients ask for it."""
     left: tuple[MemberId, ...] = ()
     """In the last view of a master that leaves: voters that have left in good order, itself among them. Only the master that
-    follows it counts their votes; what others go on from does not have them."""
+    follows it counts their votes; what others continue from does not have them."""
 
     @property
     def founders(self) -> tuple[MemberId, ...]:
@@ -96,7 +96,7 @@ class VoterHistory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QuorumHandover(msgspec.Struct, frozen=True):
-    """All that one incarnation hands over to the next one of the same process, whose clock goes on."""
+    """All that one incarnation hands over to the next one of the same process, whose clock continues."""
 
     memory: VoterHistory | None
     """None: the process was in no cluster, as far as it knows."""
@@ -153,12 +153,12 @@ def stable_record(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
 
 
 def without_view(footing: QuorumRecord) -> QuorumRecord:
-    """Return the record of a master that goes on from a view that is not stable: that view never becomes so."""
+    """Return the record of a master that continues from a view that is not stable: that view never becomes so."""
     return QuorumRecord(footing.root, footing.stable, 0, footing.pending, merged=footing.merged)
 
 
 def after_master_loss(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
-    """Return what a member knows that goes on from this view without its master: whether it became stable is open."""
+    """Return what a member knows that continues from this view without its master: whether it became stable is open."""
     if not footing.has_majority or footing.is_stable:
         return without_view(footing)
     present = QuorumView(footing.number, view.version, view.maker, voters_of(view, footing.former))

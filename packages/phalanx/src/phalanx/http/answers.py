@@ -391,7 +391,7 @@ class RefusedMap(TypedDict):
 
 
 class CutSide(TypedDict):
-    """Members that would go on as one cluster."""
+    """Members that would continue as one cluster."""
 
     master: str
     members: list[str]
@@ -402,7 +402,7 @@ class CutSide(TypedDict):
 
 
 class WhatIf(TypedDict):
-    """Who would go on."""
+    """Who would continue."""
 
     members: list[str]
     master: str

@@ -28,7 +28,7 @@ LISTING: Final = 1_000
 
 
 async def answer_what_if(placement: Placement, asked: Sequence[str]) -> dict[str, Any]:
-    """Return who would go on, as `phalanx what-if` does. Raises `UsageError` if the text is not a cut, and for more than is read here."""
+    """Return who would continue, as `phalanx what-if` does. Raises `UsageError` if the text is not a cut, and for more than is read here."""
     if len(asked) > MOST_CUTS:
         raise UsageError(f"{len(asked)} cuts are given, and {MOST_CUTS} may be: put members of one side together")
     if sum(map(len, asked)) > MOST_LETTERS:

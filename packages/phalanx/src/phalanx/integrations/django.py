@@ -50,7 +50,7 @@ OF_CLIENTS: Final = {
 }
 OF_CACHES: Final = ("MAP", "GRID", "IGNORE_ERRORS", "RETRY_AFTER")
 LONGEST_S: Final = MAX_TTL_MS // 1000
-"""The longest time to live; Django's sites give longer ones, and mean for ever."""
+"""The longest time to live; Django's sites give longer ones, and mean no limit."""
 
 
 class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
@@ -185,7 +185,7 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
     # --- what django-redis has, too --------------------------------------------------------------------------------
 
     def ttl(self, key: str, version: int | None = None) -> int | None:
-        """Return how many seconds the value lives; None: for ever; 0: there is none."""
+        """Return how many seconds the value lives; None: without end; 0: there is none."""
         made = self.make_and_validate_key(key, version=version)
         none: int | None = 0
         return self._cached.use(lambda entries: seconds_left(entries, made), none)
@@ -211,7 +211,7 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
         return self._cached.use(lambda entries: remove_matching(entries, made), 0)
 
     def _ttl(self, timeout: Any) -> float | None:
-        """Return the seconds that an entry lives; None: for ever; 0: it is over at once."""
+        """Return the seconds that an entry lives; None: without end; 0: it is over at once."""
         seconds = self.default_timeout if timeout is DEFAULT_TIMEOUT else timeout
         if seconds is None or seconds > LONGEST_S:
             return None

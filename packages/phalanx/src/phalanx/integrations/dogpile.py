@@ -14,7 +14,7 @@ It is found by its name (an entry point of this package):
 | `ignore_errors` | False | whether values are made, and not kept, while the grid cannot serve the region; the log tells so |
 | `retry_after` | 5 | for this many seconds after a call without an answer, others end at once; 0: each asks |
 | `map` | `"dogpile"` | the map that holds the values, as bytes that dogpile has serialised |
-| `time_to_live` | None: for ever | seconds after which a value is removed; give more than the region's `expiration_time` |
+| `time_to_live` | None: without end | seconds after which a value is removed; give more than the region's `expiration_time` |
 | `distributed_lock` | True | whether one process at a time makes the value of a key; False: one thread of each process |
 | `lock_timeout` | 30 | seconds after which the lock of a process that is gone is free |
 """

@@ -172,7 +172,7 @@ class FlaskCachingBackend(BaseCache):
     # --- what programs know of Redis -------------------------------------------------------------------------------
 
     def ttl(self, key: str) -> int | None:
-        """Return how many seconds the value lives; None: for ever; 0: there is none."""
+        """Return how many seconds the value lives; None: without end; 0: there is none."""
         none: int | None = 0
         return self._cached.use(lambda entries: seconds_left(entries, self.key_prefix + key), none)
 
@@ -192,6 +192,6 @@ class FlaskCachingBackend(BaseCache):
         return restored(found, self.serializer.loads)
 
     def _ttl(self, timeout: Timeout) -> float | None:
-        """Return the seconds that an entry lives; None: for ever, as Flask-Caching says by 0."""
+        """Return the seconds that an entry lives; None: without end, as Flask-Caching says by 0."""
         seconds = self._normalize_timeout(timeout)
         return float(seconds) if 0 < seconds <= MAX_TTL_MS // 1000 else None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def seconds_left(entries: SyncMap[str, Any], key: str) -> int | None:
-    """Return how many seconds the entry lives, rounded up; None: for ever; 0: there is none."""
+    """Return how many seconds the entry lives, rounded up; None: without end; 0: there is none."""
     try:
         left_s = entries.time_to_live(key)
     except KeyError:

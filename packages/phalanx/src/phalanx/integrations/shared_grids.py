@@ -1,7 +1,7 @@
 """The grid as the caches of one process use it: connected at the first use, and left alone for a while when nobody answers.
 
 A site whose every request waits for a cache that cannot answer is down. So a cache waits once, and then ends its calls at once until
-some seconds have passed; then one call tries again, and the others go on ending at once until it has succeeded. Errors reach the
+some seconds have passed; then one call tries again, and the others continue ending at once until it has succeeded. Errors reach the
 caller, or (`ignore_errors`) are told in the log, and the cache behaves as an empty one.
 """
 

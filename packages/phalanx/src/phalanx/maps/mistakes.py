@@ -1,6 +1,6 @@
 """What programs write that mix asyncio with what blocks, or that knew another client before: an error says what to write instead.
 
-Checkers of types see none of these methods, so they go on reporting the mistake themselves; `dir()` and `help()` show none.
+Checkers of types see none of these methods, so they continue reporting the mistake themselves; `dir()` and `help()` show none.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def refuse_both(max_idle: Duration | None, fence: int) -> None:
 
 
 def seconds_left(reply: Any, key: object) -> float | None:
-    """Return how many seconds the entry lives; None: for ever. Raises `KeyError` if there is no value."""
+    """Return how many seconds the entry lives; None: without end. Raises `KeyError` if there is no value."""
     left = expect(reply, CountReply, "time_to_live").count
     if left < 0:
         raise KeyError(key)

@@ -33,7 +33,7 @@ LARGE_FRAME_BYTES = 16 * 1024
 copied."""
 EARLY_FRAMES = 8
 """When this many frames for a member are queued, they are written before the end of the turn: the member works on them
-while this one goes on. Else the two would take turns under load, each idle while the other works."""
+while this one continues. Else the two would take turns under load, each idle while the other works."""
 WRITE_AT_BYTES = 1024 * 1024
 """When this many bytes of larger frames are queued, they are written before the end of the turn."""
 

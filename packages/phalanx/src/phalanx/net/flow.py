@@ -5,7 +5,7 @@ frames that have arrived in part. Requests of a client that does not read its re
 client that moves too few bytes within the time limit is dropped.
 
 Members never wait for a reader and have no time limit: heartbeats use the same connection as the data, the failure
-detector judges silent members, and two members that wait for each other to read would wait for ever. The bytes that
+detector judges silent members, and two members that wait for each other to read would wait without end. The bytes that
 wait for one member have a limit of their own. Over it the connection is broken off, which the protocol handles as any
 lost connection. Each member has one connection in each direction, so at most one of its frames has arrived in part.
 

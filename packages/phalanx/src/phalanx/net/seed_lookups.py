@@ -30,7 +30,7 @@ from phalanx.net.addresses import is_wildcard
 from phalanx.net.begun_threads import begin_thread
 
 LATE_AFTER_S = 5.0
-"""A source that has not answered for so long is said to be silent. Its thread goes on waiting."""
+"""A source that has not answered for so long is said to be silent. Its thread continues waiting."""
 ASK_EVERY_S = 1.0
 """The shortest time between the ends of two look-ups of one source."""
 FIRST_WITHIN_S = 10.0

@@ -1,8 +1,8 @@
-"""Who goes on if some pairs of members could not talk, and why these: the question, and the answer as a plain object.
+"""Who continues if some pairs of members could not talk, and why these: the question, and the answer as a plain object.
 
 Each master keeps the best connected set of the members that it reaches (`membership.connectivity`). Members that it reaches and removes
 wait until their links are whole. Members that it does not reach hear nothing of that: the oldest of them claims the mastership, and
-they go on as a cluster of their own. That is a full cut, and the rule holds again among them.
+they continue as a cluster of their own. That is a full cut, and the rule holds again among them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RefusedCalls(msgspec.Struct, frozen=True):
 
 
 class SurvivingSide(msgspec.Struct, frozen=True):
-    """Members that go on as one cluster, and what becomes of the data there."""
+    """Members that continue as one cluster, and what becomes of the data there."""
 
     master: str
     members: tuple[str, ...]

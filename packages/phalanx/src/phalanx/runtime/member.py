@@ -31,7 +31,7 @@ class Member(NeedsAsyncWith, AsyncFacade, MemberDriver):
         on_failure: Callable[[Member | None, BaseException], None] | None = None,
         dial: Dial | None = None,
     ) -> None:
-        """`on_failure`: called with this member when it fails, to end the process; None: the process goes on. `dial`: what it
+        """`on_failure`: called with this member when it fails, to end the process; None: the process continues. `dial`: what it
         opens connections to other members with; None: its event loop.
         """
         super().__init__(config, None if on_failure is None else lambda error: on_failure(self, error), dial)

@@ -88,7 +88,7 @@ class MemberDriver(PublicNames):
         on_failure: Callable[[BaseException], None] | None = None,
         dial: Dial | None = None,
     ) -> None:
-        """`on_failure`: called when this member fails, to end the process; None: the process goes on. `dial`: what it opens
+        """`on_failure`: called when this member fails, to end the process; None: the process continues. `dial`: what it opens
         connections to other members with; None: its event loop.
         """
         self.config = config
@@ -348,7 +348,7 @@ class MemberDriver(PublicNames):
                 self._carry_out(effect)
         if not self._rearm_scheduled:
             self._rearm_scheduled = True
-            # One timer sets the next: they would hand the context variables of one call on for ever.
+            # One timer sets the next: they would hand the context variables of one call on without end.
             self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm, context=self._context)
 
     def _note_view(self, view: MembersView | None) -> None:
@@ -501,7 +501,7 @@ class MemberDriver(PublicNames):
         self.accepted.break_off()
 
     def distrusted(self, where: str, reason: str) -> None:
-        """Count a connection that was refused, from or to `where`, and log it now and then."""
+        """Count a connection that was refused, from or to `where`, and log it from time to time."""
         count = self.refused_strangers.count(where, self._loop.time())
         if count:
             logger.warning("%s refused %d connections %s, the last because %s", self.address, count, where, reason)

@@ -1,7 +1,7 @@
 """A member on a thread of its own, for programs without an event loop: Django, Flask, Celery, notebooks, scripts.
 
 The member has its own event loop there. The program blocks in its threads as long as it likes: heartbeats, leases and
-copies go on, as long as Python lets threads have their turns. (Code in C that keeps the interpreter lock for seconds stops
+copies continue, as long as Python lets threads have their turns. (Code in C that keeps the interpreter lock for seconds stops
 the member too; others then take over what it owns, as if it hung.)
 """
 

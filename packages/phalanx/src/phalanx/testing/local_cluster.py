@@ -151,7 +151,7 @@ class LocalCluster:
         self._running(which).hang()
 
     def resume(self, which: int | str) -> None:
-        """Let a member that hangs go on. Does nothing if it does not hang."""
+        """Let a member that hangs continue. Does nothing if it does not hang."""
         self._running(which).resume()
 
     def cut(self, sides: str) -> None:

@@ -34,7 +34,7 @@ class LocalMember(MemberThread):
         self._dialling: Dialling
         self._orders: deque[Callable[[], None]] = deque()
         self._goes_on: threading.Event | None = None
-        """Set when the member shall go on; None: it does not hang."""
+        """Set when the member shall continue; None: it does not hang."""
         self._is_killed = False
         super().__init__(config, None)
 
@@ -73,7 +73,7 @@ class LocalMember(MemberThread):
             hangs.result(DONE_WITHIN_S)
 
     def resume(self) -> None:
-        """Let a member that hangs go on. Does nothing if it does not hang."""
+        """Let a member that hangs continue. Does nothing if it does not hang."""
         goes_on, self._goes_on = self._goes_on, None
         if goes_on is not None:
             goes_on.set()
@@ -81,7 +81,7 @@ class LocalMember(MemberThread):
     def cut_from(self, addresses: set[Address]) -> None:
         """Break the member's own connections to these addresses, and open none until they are given no longer.
 
-        A member that hangs does so before anything else when it goes on.
+        A member that hangs does so before anything else when it continues.
         """
         self._order(lambda: self._dialling.cut_from(addresses))
 

@@ -54,7 +54,7 @@ def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | R
 
 
 def refusal_in(message: Handshake, wanted: str) -> str | None:
-    """Return why the connecting side must give up after the accepting side's first frame; None: it can go on."""
+    """Return why the connecting side must give up after the accepting side's first frame; None: it can continue."""
     if isinstance(message, Refused):
         return message.reason
     if not isinstance(message, Welcome):

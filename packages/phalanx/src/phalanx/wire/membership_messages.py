@@ -183,7 +183,7 @@ class Heartbeat(WireMessage, tag=16, frozen=True):
 
 
 class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
-    """Our views have diverged: the receiver must suspect the sender, and go on without it.
+    """Our views have diverged: the receiver must suspect the sender, and continue without it.
 
     `about_…` names the view of the receiver that this refers to. A receiver with another view ignores the message.
     """
@@ -194,7 +194,7 @@ class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
     """The sender's view; None: it has joined no cluster."""
     come_back: bool = False
     """The sender is the receiver's master, and has removed it only for its broken links to others: the receiver must
-    not go on alone, but ask for admission again."""
+    not continue alone, but ask for admission again."""
 
 
 class MastershipClaim(WireMessage, tag=18, frozen=True):

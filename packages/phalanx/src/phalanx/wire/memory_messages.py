@@ -6,7 +6,7 @@ from phalanx.wire.message import WireMessage
 
 
 class MemoryReport(WireMessage, tag=117, frozen=True):
-    """A member's use of its memory: to the master now and then, to all members where it becomes full, is full, or is
+    """A member's use of its memory: to the master from time to time, to all members where it becomes full, is full, or is
     full no more."""
 
     used: int

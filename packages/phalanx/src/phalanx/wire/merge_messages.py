@@ -34,7 +34,7 @@ class MergeEntries(WireMessage, tag=85, frozen=True):
     hits: Numbers
     """How often each entry was read; empty where reads are not counted."""
     idles: Annotated[tuple[int, ...], Meta(max_length=MAX_KEYS)] = ()
-    """How long each version can be idle before it expires; 0: for ever. Empty if none expires so."""
+    """How long each version can be idle before it expires; 0: without end. Empty if none expires so."""
 
 
 class FindWrittenBefore(WireMessage, tag=86, frozen=True):

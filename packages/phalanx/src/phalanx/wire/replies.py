@@ -328,7 +328,7 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
     copied_bytes: int = 0
     """The size of their keys and values."""
     took_ms: int = 0
-    """For how long the present rebalancing has gone on, or the last one went on."""
+    """How long the present rebalancing has taken, or the last one took."""
     left_ms: int | None = None
     """For how much longer, at the pace of the partitions so far; None: no partition has arrived yet."""
     memory_shortage: MissingMemory | None = None

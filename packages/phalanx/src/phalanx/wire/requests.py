@@ -31,7 +31,7 @@ class LifeRule(enum.IntEnum):
 
     ANY = 0
     NONE = 1
-    """The value lives for ever, or there is none."""
+    """The value lives without end, or there is none."""
     SOME = 2
     """The value expires."""
     SHORTER = 3
@@ -109,11 +109,11 @@ class UpdateValue(WireMessage, tag=81, frozen=True):
     function: Text
     arguments: Arguments
     ttl_ms: Millis | None
-    """The time to live of a value that the function stores; 0: for ever; None: what it was."""
+    """The time to live of a value that the function stores; 0: without end; None: what it was."""
     op: int = 0
     open_from: int = 0
     max_idle_ms: Millis | None = None
-    """As in `Put`, of a value that the function stores; None: what it was, or the map's where there was none; 0: the
+    """As in `Put`, of a value that the function stores; None: what it was, or the map's if there was none; 0: the
     entry does not expire so; `MAP_IDLE`: the map's."""
     life: LifeRule = LifeRule.ANY
     """The present time to live on which the update depends: where it is another one, nothing changes, and the answer is
@@ -143,7 +143,7 @@ class UpdateWhere(WireMessage, tag=83, frozen=True):
 
 
 class GetTimeToLive(WireMessage, tag=82, frozen=True):
-    """How long the entry lives. Answered with a count of milliseconds: 0: for ever; -1: the key has no value."""
+    """How long the entry lives. Answered with a count of milliseconds: 0: without end; -1: the key has no value."""
 
     id: int
     map: Text

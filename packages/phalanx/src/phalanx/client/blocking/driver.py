@@ -71,7 +71,7 @@ class Driver:
         self.refusals: dict[str, str] = {}
         """Each peer that refused the connection, to its reason."""
         self.ended = ""
-        """Why all calls must end; set by another thread, or in a forked process. Empty: they go on."""
+        """Why all calls must end; set by another thread, or in a forked process. Empty: they continue."""
 
     # --- its end ---------------------------------------------------------------------------------------------------
 

@@ -227,7 +227,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         return bool(self._update(key, "touch", [], FOR_EVER, FOR_EVER))
 
     def time_to_live(self, key: K) -> float | None:
-        """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
+        """Return how many seconds the entry lives from now on; None: without end. Raises `KeyError` if there is none."""
         data = self._key_data(key)
         request = GetTimeToLive(self.client.next_id(), self.name, data)
         return seconds_left(self._call(data, request), key)
@@ -269,7 +269,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         changed.
 
         `condition`: a text such as `"price > 10 and city in ('Oslo', 'Rome')"` (`"true"`: every entry), or conditions as
-        scans take them. Members call the function in slices of some milliseconds, and go on serving others in between.
+        scans take them. Members call the function in slices of some milliseconds, and continue serving others in between.
         An entry that fulfils the condition all the time is changed once, also when owners change; what is written
         meanwhile is judged as it is at its turn. Raises `UpdateFailed` at the end if the function refused entries: these
         are as they were. Raises `UsageError` for a condition or function that members do not know. After other errors

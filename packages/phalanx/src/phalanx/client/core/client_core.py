@@ -1,7 +1,7 @@
 """A client as a state machine: the members, the newest partition table, and the calls under way.
 
 The blocking and the asyncio client drive it; it does no I/O. Any member can send the table. The client asks for it when
-a call finds no owner, and now and then while calls are made, so that it knows members which joined later when the
+a call finds no owner, and from time to time while calls are made, so that it knows members which joined later when the
 present ones are gone. A member that refuses a call because the partition has moved is asked at once: it knows the new
 owner. An idle client sends nothing. `loyalty` decides whose table the client believes.
 """

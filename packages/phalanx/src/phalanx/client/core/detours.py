@@ -1,6 +1,6 @@
 """Decide when a client asks a member through another one, because its own way to that member is cut.
 
-A cluster goes on without a member that its members do not reach. A member that they reach and one client does not stays, and
+A cluster continues without a member that its members do not reach. A member that they reach and one client does not stays, and
 owns its partitions. So the client has another member pass on a connection to it (`Hello.onward`), and asks there what it
 would have asked directly, as the same sender: a write that has arrived both ways is applied once.
 
@@ -119,7 +119,7 @@ class Detours:
         return False
 
     def look_back(self, now: Millis) -> None:
-        """Want a direct connection to each member that is asked through another one, now and then."""
+        """Want a direct connection to each member that is asked through another one, from time to time."""
         if now < self._look_back_at:
             return
         self._look_back_at = now + LOOK_BACK_MS

@@ -3,7 +3,7 @@
 `staleness` compares a received view with the known one by their members, and `two_clusters` compares founders, ages and
 addresses. This module holds the variables: when the cluster was heard last, and which other cluster answers meanwhile.
 
-When a cut parts a cluster, both sides can go on, each with a newer view, and a client can reach both. It stays with the side
+When a cut parts a cluster, both sides can continue, each with a newer view, and a client can reach both. It stays with the side
 that it uses: that of the members that have answered its calls, for as long as they answer.
 """
 

@@ -1,6 +1,6 @@
 """Judge whether a view that a member sends is newer or staler than the view that a client knows.
 
-A member that hung, or was cut off, answers with its old view and table, from before the cluster went on without it. It
+A member that hung, or was cut off, answers with its old view and table, from before the cluster continued without it. It
 can even have made a view of its own since, with itself alone. A client that took its table would ask it for everything.
 But after a restart of the whole cluster no known member is left, and the new cluster counts its versions from the
 start. The members of the views show the difference:

@@ -1,6 +1,6 @@
 """What each member of the cluster said last, asked for the console once a round.
 
-A round waits a moment for the answers and goes on with what there is: a member that hangs or has died delays nobody. A
+A round waits a moment for the answers and continues with what there is: a member that hangs or has died delays nobody. A
 member is asked again only when its last question has ended.
 """
 

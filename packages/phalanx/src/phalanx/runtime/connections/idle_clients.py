@@ -29,7 +29,7 @@ class IdleClients:
         self._is_watching = False
 
     def watch(self) -> None:
-        """Look at the connections now and then, as long as there are any."""
+        """Look at the connections from time to time, as long as there are any."""
         if self._limit_s and not self._is_watching:
             self._is_watching = True
             self._group.loop.call_later(self._limit_s / LOOKS, self._group.call, self.look, context=Context())

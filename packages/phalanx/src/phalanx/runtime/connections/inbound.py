@@ -218,7 +218,7 @@ class Inbound(FrameConnection):
         self._acceptor.opened(self)
 
     def _pass_on(self, to: str, welcome: Welcome, greeting: Accepting) -> None:
-        """Let a client, which has greeted, speak with another member through this one; the `_timer` goes on meanwhile."""
+        """Let a client, which has greeted, speak with another member through this one; the `_timer` continues meanwhile."""
         if self._is_passed_on:
             raise ProtocolError("messages came before the greeting was answered")
         self._is_passed_on = True
@@ -272,7 +272,7 @@ class Inbound(FrameConnection):
             self._held += messages
         elif messages:
             self._handle(messages, is_cheap=is_cheap)
-        # As `has_part`, without its call where there is no secret and nothing but whole frames has come.
+        # As `has_part`, without its call if there is no secret and nothing but whole frames has come.
         may_have_part = self._has_part or self._reader.rest or self._records is not None
         if may_have_part and (self._has_part or self.has_part) and not self._held:
             self._note_part(is_next=is_next)

@@ -144,7 +144,7 @@ class Links:
         )
 
     def _tell_unreachable(self, target: Target, reason: str) -> None:
-        """Log once, and at once, that a seed cannot be reached. It can start later, so this member goes on joining."""
+        """Log once, and at once, that a seed cannot be reached. It can start later, so this member continues joining."""
         member = self._member
         if member.view is not None or target in self._logged_targets or target not in member.config.seeds:
             return

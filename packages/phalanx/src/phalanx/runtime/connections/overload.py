@@ -1,4 +1,4 @@
-"""Count, and log now and then, what a member refused or dropped: because its buffers, places or descriptors are
+"""Count, and log from time to time, what a member refused or dropped: because its buffers, places or descriptors are
 bounded, or because it was no valid message."""
 
 from __future__ import annotations

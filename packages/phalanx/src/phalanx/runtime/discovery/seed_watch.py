@@ -1,4 +1,4 @@
-"""Feed a member with what its sources of seeds give: often while it is alone, now and then later (PX-41).
+"""Feed a member with what its sources of seeds give: often while it is alone, from time to time later (PX-41).
 
 Look-ups run in threads of their own (`net/seed_lookups.py`); the member's loop only looks whether one has ended.
 """

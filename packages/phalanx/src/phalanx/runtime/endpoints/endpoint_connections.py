@@ -258,7 +258,7 @@ class EndpointConnection(FrameConnection):
             self._failed(error)
 
     def end_turn(self) -> None:
-        """Let the machine go on while it has its share of time, write its answers, and decide whether to read more."""
+        """Let the machine continue while it has its share of time, write its answers, and decide whether to read more."""
         if self.is_closing or self.transport is None:
             return
         machine = self._machine
@@ -335,7 +335,7 @@ class EndpointConnection(FrameConnection):
         return lambda outcome: self._all.answer_later(self, number, outcome)
 
     def _admit(self) -> None:
-        """Give the peer a place of a client, or close the connection where there is none."""
+        """Give the peer a place of a client, or close the connection if there is none."""
         if self.is_admitted:
             return
         self._timer.cancel()

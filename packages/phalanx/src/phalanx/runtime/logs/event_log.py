@@ -83,7 +83,7 @@ class EventLog:
         """Begin the file of a new incarnation.
 
         Raises `UsageError` if the file of the first incarnation cannot be opened: that is an operator's mistake. Later
-        incarnations go on without a file, log the problem, and try again.
+        incarnations continue without a file, log the problem, and try again.
         """
         self._member = member
         if self._folder is None:

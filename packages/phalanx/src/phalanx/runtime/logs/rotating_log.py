@@ -5,7 +5,7 @@
     NAME.jsonl.20261124T093000.000123Z.gz  an earlier part
 
 A part is compressed under a name that no reader looks for, and takes its place when it is complete. If the process ends in
-between, the uncompressed part stays and is read as well. No failure of a rotation loses a line: the file goes on, and the
+between, the uncompressed part stays and is read as well. No failure of a rotation loses a line: the file continues, and the
 next attempt follows after as many bytes again.
 """
 

@@ -87,7 +87,7 @@ def _advice(error: BaseException) -> str:
 class MemoryShortage:
     """Decides whether a frame was too large for the moment, or the member has no memory left.
 
-    A client whose frame was refused tries again, or its program gets an error. A member repeats its frame for ever: 1.
+    A client whose frame was refused tries again, or its program gets an error. A member repeats its frame without end: 1.
     An owner sends a write to its backup, which has no memory for it and closes the connection. 2. The owner connects
     again and sends the write again, and so on. 3. The write is not acknowledged while the backup is a member, and it
     stays one.

@@ -1,4 +1,4 @@
-"""Count the turns of a member that took long, and log now and then one of them with its input.
+"""Count the turns of a member that took long, and log from time to time one of them with its input.
 
 While a member works at one input it receives nothing, sends no heartbeat and answers nothing. Work that grows with the
 data is done in parts. So a long turn shows work that is not, or a machine that has no time for the member.
