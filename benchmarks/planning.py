@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx.common.words import counted
-from phalanx.partition.assignment import assign, count_moves, find_fewest_moves
+from phalanx.partition.assignment import assign
 from phalanx.partition.planner import plan_migrations, prioritize
 
 SIZES = "271/10,10000/100,100000/1000"
@@ -67,6 +67,25 @@ def measure_planning(partitions: int, members: int, backups: int, rounds: int) -
         (f"{JOINING} join", rows, [*before, *range(members, members + JOINING)]),
     ]
     return [measure_change(name, table, after, backups, rounds) for name, table, after in changes]
+
+
+def count_moves(table: Sequence[Sequence[T | None]], rows: Sequence[Sequence[T]]) -> int:
+    """Return how many replicas of `rows` must be copied to members without one in `table`."""
+    return sum(member not in before for before, row in zip(table, rows, strict=True) for member in row)
+
+
+def find_fewest_moves(table: Sequence[Sequence[T | None]], members: Sequence[T], backup_count: int) -> int:
+    """Return the theoretical minimum of moves (`partition.assignment`), with equal weights and one zone."""
+    if not members:
+        return 0
+    held = dict.fromkeys(members, 0)
+    for row in table:
+        for member in dict.fromkeys(row):
+            if member is not None and member in held:
+                held[member] += 1
+    share, larger = divmod(len(table) * min(backup_count + 1, len(members)), len(members))
+    fullest_first = sorted(held.values(), reverse=True)
+    return sum(max(share + (position < larger) - count, 0) for position, count in enumerate(fullest_first))
 
 
 def _plan(table: Rows, rows: Rows) -> int:

@@ -6,13 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.membership.connectivity import (
-    ConnectedSet,
-    Search,
-    all_largest_connected_sets,
-    best_connected_members,
-    count_holders,
-)
+from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
+from support.connected_sets import all_largest_connected_sets, best_connected_members
 
 pytestmark = pytest.mark.thorough
 
@@ -91,7 +86,7 @@ def test_input_that_makes_no_sense_is_refused() -> None:
         best_connected_members(["A"], {}, master="B")
     for weight in (-1, float("nan"), float("inf"), "1"):
         with pytest.raises(UsageError, match="weight of 'A'"):
-            best_connected_members(["A"], {}, weight={"A": weight})  # type: ignore[dict-item]
+            best_connected_members(["A"], {}, weight={"A": weight})
 
 
 def test_weights_may_be_fractions_and_are_summed_exactly() -> None:

@@ -13,7 +13,8 @@ from phalanx.membership.clique import part
 from phalanx.membership.clique.branching import cover, find_heaviest
 from phalanx.membership.clique.graph import bits, exhaust, weigh
 from phalanx.membership.clique.improving import bound_by_pieces, exchange
-from phalanx.membership.connectivity import Search, all_largest_connected_sets, best_connected_members
+from phalanx.membership.connectivity import Search
+from support.connected_sets import all_largest_connected_sets, best_connected_members
 
 Pairs = list[tuple[int, int]]
 

@@ -160,10 +160,11 @@ class Search(Generic[M]):
         return self._result(kept, bound, self._choice)
 
     def find_largest(self, limit: int | None = None, most_work: int = ENDLESS) -> list[tuple[M, ...]]:
-        """Return all sets of the greatest weight and then the most members, those with older members first; end the
+        """Return all sets of the greatest weight and then the most members, those with older members first (PD-31); end the
         search.
 
-        `most_work`: steps for each hard component after which no further sets are looked for.
+        There can be very many, twice as many with each separate pair: `limit` returns at most so many. `most_work`: steps for
+        each hard component after which no further sets are looked for.
         """
         self.run(ENDLESS)
         sets = [self._free | self._master]
@@ -282,40 +283,6 @@ class Search(Generic[M]):
             "",
         )
         return msgspec.structs.replace(result, because=_tell(result))
-
-
-def best_connected_members(
-    members: Iterable[M],
-    disconnections: Mapping[M, Iterable[M]],
-    *,
-    master: M | None = None,
-    weight: Mapping[M, float] | Callable[[M], float] | None = None,
-    keep_going: Callable[[], bool] | None = None,
-    lite: Collection[M] = (),
-    zones: Mapping[M, str] | None = None,
-    holders: Iterable[tuple[Collection[M], int]] = (),
-) -> ConnectedSet[M]:
-    """Return the fully connected set that weighs most, then has the most members, then the oldest ones.
-
-    The parameters are those of `Search`. `keep_going` is asked every few milliseconds; False stops the search with the
-    best set so far.
-    """
-    search = Search(members, disconnections, master=master, weight=weight, lite=lite, zones=zones, holders=holders)
-    while not search.run() and (keep_going is None or keep_going()):
-        pass
-    return search.best()
-
-
-def all_largest_connected_sets(
-    members: Iterable[M], disconnections: Mapping[M, Iterable[M]], *, limit: int | None = None
-) -> list[tuple[M, ...]]:
-    """Return all fully connected sets of the greatest number of members, with or without the master (PD-31); for
-    people.
-
-    Each is oldest first; those with older members come first. There can be very many, twice as many with each separate
-    pair: `limit` returns at most so many.
-    """
-    return Search(members, disconnections).find_largest(limit)
 
 
 def count_holders(rows: Iterable[Collection[M | None]]) -> list[tuple[frozenset[M], int]]:

@@ -25,7 +25,7 @@ from phalanx.common.invariant import invariant
 from phalanx.partition.placement.balancing import Draft, balance_owners, balance_replicas, save_moves
 from phalanx.partition.placement.shares import Candidate, bound_zones, find_quotas, number_zones
 
-__all__ = ["Candidate", "assign", "count_moves", "find_fewest_moves", "least_loaded"]
+__all__ = ["Candidate", "assign"]
 
 M = TypeVar("M", bound=Hashable)
 
@@ -71,30 +71,6 @@ def assign(
     owners = [_natural_owner(draft, partition) for partition in range(len(table))]
     balance_owners(draft, owners, draft.loads)
     return [tuple([names[m] for m in _order_by_index(draft, p, owner)]) for p, owner in enumerate(owners)]
-
-
-def count_moves(table: Sequence[Sequence[M | None]], rows: Sequence[Sequence[M]]) -> int:
-    """Return how many replicas of `rows` must be copied to members without one in `table`."""
-    return sum(member not in before for before, row in zip(table, rows, strict=True) for member in row)
-
-
-def find_fewest_moves(table: Sequence[Sequence[M | None]], members: Sequence[M], backup_count: int) -> int:
-    """Return the theoretical minimum of moves (module docstring), with equal weights and one zone."""
-    if not members:
-        return 0
-    held = dict.fromkeys(members, 0)
-    for row in table:
-        for member in dict.fromkeys(row):
-            if member is not None and member in held:
-                held[member] += 1
-    share, larger = divmod(len(table) * min(backup_count + 1, len(members)), len(members))
-    fullest_first = sorted(held.values(), reverse=True)
-    return sum(max(share + (position < larger) - count, 0) for position, count in enumerate(fullest_first))
-
-
-def least_loaded(candidates: Sequence[M], loads: dict[M, int]) -> M:
-    """Return the candidate with the fewest replicas, the first named among equals."""
-    return min(candidates, key=lambda member: loads.get(member, 0))
 
 
 def _numbered(row: Sequence[M | None], number: dict[M, int]) -> list[int]:
