@@ -20,7 +20,7 @@ from phalanx.grid.replica.versions import versions_of
 from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
 from phalanx.grid.serving.packing import PageSpec, packed_page
 from phalanx.wire import messages as m
-from phalanx.wire.requests import MAP_IDLE
+from phalanx.wire.key_requests import MAP_IDLE
 from support import jobs
 from support.harness import KEY, MAP, TEXT, Cluster, lone_id
 

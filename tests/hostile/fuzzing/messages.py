@@ -16,7 +16,7 @@ from phalanx.codec.values import to_data
 from phalanx.common.traits import Traits
 from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.wire.conditions import Condition, Kind, Relation
-from phalanx.wire.requests import LifeRule
+from phalanx.wire.key_requests import LifeRule
 
 Draw = Callable[[Random], Any]
 _FUNCTIONS = tuple(sorted(BUILT_IN))

@@ -12,6 +12,7 @@ from phalanx.codec.values import to_data
 from phalanx.common.ids import MAX_TTL_MS, Millis
 from phalanx.maps.requests import expect
 from phalanx.node.local_access import There
+from phalanx.wire.key_requests import MAP_IDLE
 from phalanx.wire.messages import (
     Contains,
     CountReply,
@@ -26,7 +27,6 @@ from phalanx.wire.messages import (
     UpdateValue,
     ValueReply,
 )
-from phalanx.wire.requests import MAP_IDLE
 from phalanx_protocols.hazelcast.answers import done, flag, value
 from phalanx_protocols.hazelcast.data import data_frame
 from phalanx_protocols.hazelcast.fields import Fields

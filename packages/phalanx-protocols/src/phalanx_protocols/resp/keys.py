@@ -15,8 +15,8 @@ from phalanx.endpoints.protocol import TURN_S
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallOwners, CallPlan
 from phalanx.maps.glob import Pattern
+from phalanx.wire.key_requests import LifeRule
 from phalanx.wire.messages import Contains, ErrorReply, Get, GetTimeToLive, Remove, ValueReply
-from phalanx.wire.requests import LifeRule
 from phalanx_protocols.redis_functions import BYTES_PREFIX, DICT_PREFIX, hash_of, integer_of, text_of
 from phalanx_protocols.resp.answer_list import AT_ONCE, NEXT_TURN, AnswerList
 from phalanx_protocols.resp.answers import KeyCall, Outcome, count_of, flag_of, refusal

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from phalanx.common.ids import Millis
+from phalanx.wire.key_requests import LifeRule
 from phalanx.wire.messages import UpdateValue, ValueReply
-from phalanx.wire.requests import LifeRule
 from phalanx_protocols.resp.answers import KeyCall, Outcome
 from phalanx_protocols.resp.connection import RespConnection
 

@@ -12,9 +12,9 @@ from phalanx.common.durations import Duration
 from phalanx.common.errors import CorruptDataError, ErrorCode, UpdateFailed, UsageError
 from phalanx.common.words import counted, quoted
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
+from phalanx.wire.key_requests import MAP_IDLE
 from phalanx.wire.limits import MAX_ARGUMENTS
 from phalanx.wire.messages import CountReply, ErrorReply, UpdatedReply, UpdateValue, ValueReply
-from phalanx.wire.requests import MAP_IDLE
 
 K = TypeVar("K")
 V = TypeVar("V")

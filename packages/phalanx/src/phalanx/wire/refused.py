@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
+from phalanx.wire.bulk_requests import GetAll, PutAll, PutPacked, ScanPacked, ScanPartition, UpdateWhere
 from phalanx.wire.limits import MAX_PLAIN_FRAME_BYTES
 from phalanx.wire.messages import KeyRequest, MergeRequest, Request
-from phalanx.wire.requests import GetAll, PutAll, PutPacked, ScanPacked, ScanPartition, UpdateWhere
 
 _KINDS: Final[dict[int, Any]] = {kind.__struct_config__.tag: kind for kind in get_args(Request)}
 _CARRYING_DATA: Final = frozenset(

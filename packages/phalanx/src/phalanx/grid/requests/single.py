@@ -24,6 +24,7 @@ from phalanx.grid.serving.idempotency import Idempotency
 from phalanx.grid.serving.reads import Reads
 from phalanx.grid.serving.replies import Replies
 from phalanx.grid.serving.update_results import Effect, UpdateRefused
+from phalanx.wire.key_requests import MAP_IDLE, LifeRule
 from phalanx.wire.messages import (
     Contains,
     CountReply,
@@ -42,7 +43,6 @@ from phalanx.wire.messages import (
     ValueReply,
     WriteFenced,
 )
-from phalanx.wire.requests import MAP_IDLE, LifeRule
 
 FALSE = to_data(False)
 

@@ -22,6 +22,7 @@ from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.grid.serving.idempotency import was_noted
 from phalanx.grid.serving.replies import Replies
+from phalanx.wire.key_requests import MAP_IDLE
 from phalanx.wire.limits import MAX_ATTEMPTS
 from phalanx.wire.messages import (
     OPERATIONS,
@@ -36,7 +37,6 @@ from phalanx.wire.messages import (
     UpdateValue,
     UpdateWhere,
 )
-from phalanx.wire.requests import MAP_IDLE
 
 MAX_REPEATED = 1_000
 """A request can name so many partitions even if there are fewer, so that it names some of them twice."""
