@@ -70,7 +70,7 @@ def test_this_process_alone_makes_the_same_report(tmp_path: Path) -> None:
 
 
 def with_field(told: dict[str, Any]) -> dict[str, Any]:
-    """The event as members write it since the time of silence is a field, with a reason that tells no time."""
+    """The event as members write it: the time of silence is a field. The logs here tell it in the reason, which is not read."""
     if told.get("event") not in ("MemberSuspected", "MemberRemoved"):
         return told
     silent = re.search(r" for (\d+) ms", told["reason"])
@@ -78,10 +78,7 @@ def with_field(told: dict[str, Any]) -> dict[str, Any]:
     return told | {"reason": "silence"} | field
 
 
-@pytest.mark.parametrize("is_field", [False, True], ids=["told in the reason", "a field"])
-def test_an_owner_that_wrote_nothing_for_a_minute_was_there_until_it_was_heard_last(
-    tmp_path: Path, is_field: bool
-) -> None:
+def test_an_owner_that_wrote_nothing_for_a_minute_was_there_until_it_was_heard_last(tmp_path: Path) -> None:
     """As where no fault was planted: nobody noted when the process ended, and on a quiet day its last line is old."""
     folder = tmp_path / "logs"
     shutil.copytree(LOGS, folder, ignore=shutil.ignore_patterns("faults.jsonl", "*.gz"))
@@ -89,8 +86,7 @@ def test_an_owner_that_wrote_nothing_for_a_minute_was_there_until_it_was_heard_l
     events = {path: [json.loads(each) for each in its if re.fullmatch("{.*}", each)] for path, its in lines.items()}
     crash = min(each["at"] for told in events.values() for each in told if each.get("event") == "MemberSuspected")
     for path, told in events.items():
-        told = [with_field(each) for each in told] if is_field else told
-        later = [each | {"at": each["at"] + 60_000 * (each["at"] >= crash)} for each in told]
+        later = [with_field(each) | {"at": each["at"] + 60_000 * (each["at"] >= crash)} for each in told]
         path.write_text("".join(json.dumps(each) + "\n" for each in later))
     audited = CliRunner().invoke(app, ["audit", str(folder), "--json"])
     verdicts = {each["property"]: each["figures"] for each in json.loads(audited.stdout)["verdicts"]}

@@ -47,9 +47,8 @@ PIECES = f"""
     from {{parsed}} group by history, member, log, block
 """
 """SQL: for each member in each piece of a file (`block`) what must be known of all lines. `parsed`: the lines."""
-HEARD_AT = "at - coalesce(silent_ms, try_cast(regexp_extract(reason, ' for ([0-9]+) ms', 1) as int))"
-"""SQL, of a suspicion or a removal: when its suspect was heard last; NULL: not known. Logs of the first release have it only in
-the reason.
+HEARD_AT = "at - silent_ms"
+"""SQL, of a suspicion or a removal: when its suspect was heard last; NULL: it does not tell.
 
 A member that only serves callers writes no lines, often for hours: its last line alone would make a long outage of its crash.
 """

@@ -13,7 +13,7 @@ class MemberSuspected(Event, frozen=True):
     reason: str
     rule: str
     silent_ms: Millis | None = None
-    """How long the suspect had shown no sign of life; None: not known, or told by a member of an older release."""
+    """How long the suspect had shown no sign of life; None: not known."""
 
 
 class SuspicionRemoved(Event, frozen=True):

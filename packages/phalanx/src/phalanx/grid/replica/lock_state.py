@@ -57,8 +57,7 @@ class LockState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     holders: tuple[Holder, ...] = ()
     """In the order of their tokens."""
     is_remembered: bool = True
-    """Whether a write can come with that token, or an older one, when nobody holds the lock any more. States of earlier releases
-    do not say so, and are remembered."""
+    """Whether a write can come with that token, or an older one, when nobody holds the lock any more."""
 
     def find(self, holder: str) -> Holder | None:
         """Return the holder with this id; None: it does not hold the lock."""
