@@ -64,7 +64,7 @@ def _key_requests(grid: GridService, idempotency: Idempotency, memory_admission:
             m.AcquireLock: locks.acquire,
             m.RenewLock: locks.renew,
             m.ReleaseLock: locks.release,
-            m.GetLock: grid.locks.describe,
+            m.GetLock: locks.describe,
         },
     )
     return KeyRequests(grid.ownership, admission, grid.traffic, operations)

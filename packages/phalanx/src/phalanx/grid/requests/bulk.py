@@ -20,7 +20,6 @@ from phalanx.common.ids import Millis, Target
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.flow_control import CallerTraffic
-from phalanx.grid.replication.journal_settings import read_journal
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.requests.scans import REPLY_BYTES
@@ -100,7 +99,7 @@ class BulkReads:
         request = call.request
         if self._admission.check_ownership(call, (request.partition,), request.of):
             owned = self._admission.owned_at(request.partition)
-            self._replies.send(call.caller, read_journal(owned, request))
+            self._replies.send(call.caller, self._reads.read_journal(owned, request))
 
 
 class BulkWrites:

@@ -15,7 +15,7 @@ from phalanx.grid.serving.entry_writer import EntryWriter
 from phalanx.grid.serving.idempotency import Idempotency
 from phalanx.grid.serving.memory_admission import MemoryAdmission
 from phalanx.wire.limits import MAX_HOLDER_LENGTH, MAX_LEASE_MS, MAX_LOCK_WAIT_MS, MAX_PERMITS
-from phalanx.wire.messages import AcquireLock, Put, ReleaseLock, RenewLock, ValueReply, WriteFenced
+from phalanx.wire.messages import AcquireLock, GetLock, Put, ReleaseLock, RenewLock, ValueReply, WriteFenced
 
 UNSET_VALUE = bytes(TYPE_ID_BYTES)
 """In the place of a value, where the size of a removal is checked."""
@@ -69,6 +69,10 @@ class LockRequests:
             is_noted = is_held or call.request.op
             applied = self._idempotency.applied_as(call, is_held) if is_noted else None
             self._locks.release(call, lock, state, applied)
+
+    def describe(self, call: PartitionCall[GetLock]) -> None:
+        """Tell who holds a lock."""
+        self._locks.describe(call)
 
     def _check_names(self, call: PartitionCall[AcquireLock | RenewLock | ReleaseLock]) -> bool:
         """Check that the names are within the limits; if not, tell the caller."""

@@ -9,8 +9,10 @@ from phalanx.common.ids import Millis
 from phalanx.grid.replica.access_statistics import AccessStatistics, recorded_for
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.journal_settings import read_journal
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
+from phalanx.wire.messages import JournalReply, ReadJournal
 
 EXPECTED_AT_ONCE = 4_096
 """Where a map has more entries in a partition when its reads begin to be recorded, these are recorded under copies of their keys."""
@@ -79,3 +81,7 @@ class Reads:
                     store.touch(key, now)
                 if counts_reads:
                     self.note_read(store, name, key, now)
+
+    def read_journal(self, owned: OwnedPartition, request: ReadJournal) -> JournalReply:
+        """Answer a reader of a journal."""
+        return read_journal(owned, request)
