@@ -37,7 +37,7 @@ export function Tiles({ state }) {
 
 /** Say whose part is missing. @param {import("./types").Activity} activity @param {number} members */
 function counts(activity, members) {
-  const silent = !activity.silent.length ? "" : activity.silent.length === members ? "no member tells: not all are of this release" : `without ${activity.silent.map(short).join(", ")}`;
+  const silent = !activity.silent.length ? "" : activity.silent.length === members ? "no member tells" : `without ${activity.silent.map(short).join(", ")}`;
   const uncounted = activity.uncounted.map(short).join(", ");
   return { all: silent, calls: [silent, uncounted ? `${uncounted} count no calls: no HTTP port` : ""].filter(Boolean).join("; ") };
 }
