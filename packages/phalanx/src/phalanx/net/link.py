@@ -83,11 +83,6 @@ class Link(FrameConnection):
     def is_of_member(self) -> bool:
         return True
 
-    @property
-    def protocol(self) -> int:
-        """Return the version of the protocol that both ends speak, once the greeting is over."""
-        return self._greeting.protocol
-
     def send(self, message: Message) -> None:
         """Send a message as soon as the peer has answered the greeting.
 

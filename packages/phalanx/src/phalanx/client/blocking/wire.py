@@ -95,11 +95,6 @@ class Opening:
         return self._greeting.member if not self._greetings else None
 
     @property
-    def protocol(self) -> int:
-        """Return the version of the protocol that both ends speak, once the greeting is over."""
-        return self._greeting.protocol
-
-    @property
     def records(self) -> RecordLayer | None:
         """Return the record layer that protects the connection after the greeting; None: there is no secret."""
         return self._greeting.records
@@ -191,8 +186,6 @@ class Wire:
         self.target, self.member, self.socket = opening.target, opening.member, opening.socket
         self.through = opening.through
         """The member that passes the connection on; None: it is direct."""
-        self.protocol = opening.protocol
-        """The version of the protocol that both ends speak."""
         self._max_frame_bytes = max_frame_bytes
         # A blocking socket needs one system call less than one with a timeout; the kernel limits the wait.
         self.socket.settimeout(None)
