@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from phalanx.client.ask import Inquirer
-from phalanx.client.blocking.wire import RefusedByPeer
+from phalanx.client.blocking.connection import RefusedByPeer
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import build_table, unassigned_table

@@ -62,7 +62,11 @@ def look_up(number: int) -> int:
 
 
 def local_ports(client: phalanx.Client) -> set[int]:
-    return {wire.socket.getsockname()[1] for lane in client._lanes._idle for wire in lane.driver.wires.values()}
+    return {
+        connection.socket.getsockname()[1]
+        for lane in client._lanes._idle
+        for connection in lane.driver.connections.values()
+    }
 
 
 @pytest.mark.usefixtures("client")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.blocking.wire import NotDelivered, Opening, Wire
+from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, NotDelivered
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Address, member_id
 from phalanx.net import greeting
@@ -94,15 +94,15 @@ class Peer:
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             address = Address(f"127.0.0.1:{server.getsockname()[1]}")
-            opening = Opening(address, "phalanx", "client/1")
+            attempt = ConnectAttempt(address, "phalanx", "client/1")
             self.socket, _ = server.accept()
-        opening.go_on_for(0.1)
+        attempt.go_on_for(0.1)
         reader: FrameReader[Any] = FrameReader(handshake_decoder, greeting.MAX_GREETING_BYTES)
         while not reader.feed(self.socket.recv(4096)):
             pass
         self.socket.sendall(encode_frame(Welcome(member_id(address, "1"))))
-        opening.go_on_for(5)
-        self.wire = Wire(opening, 1 << 20)
+        attempt.go_on_for(5)
+        self.connection = BlockingConnection(attempt, 1 << 20)
 
 
 PUT = Put(1, "m", b"key", b"value", 0)
@@ -112,55 +112,55 @@ def test_only_what_came_behind_the_end_of_the_connection_was_certainly_not_read(
     peer = Peer()
     peer.socket.close()
     with pytest.raises(NotDelivered):
-        peer.wire.exchange(PUT, 1.0)
+        peer.connection.exchange(PUT, 1.0)
     with pytest.raises(NotDelivered):
-        peer.wire.exchange(PUT, 1.0)
-    peer.wire.socket.close()
+        peer.connection.exchange(PUT, 1.0)
+    peer.connection.socket.close()
 
     peer = Peer()
-    peer.wire.send(PUT)
+    peer.connection.send(PUT)
     assert peer.socket.recv(4096)
     peer.socket.close()
     with pytest.raises(ConnectionResetError) as error:
-        peer.wire.receive(5.0)
+        peer.connection.receive(5.0)
     assert not isinstance(error.value, NotDelivered)
-    peer.wire.socket.close()
+    peer.connection.socket.close()
 
 
 def test_a_member_that_read_the_request_and_went_may_have_done_it(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer()
-    receive = peer.wire.receive
+    receive = peer.connection.receive
 
     def read_and_go(wait_s: float) -> Any:
         assert peer.socket.recv(4096)
         peer.socket.close()
         return receive(wait_s)
 
-    monkeypatch.setattr(peer.wire, "receive", read_and_go)
+    monkeypatch.setattr(peer.connection, "receive", read_and_go)
     with pytest.raises(ConnectionResetError) as error:
-        peer.wire.exchange(PUT, 5.0)
+        peer.connection.exchange(PUT, 5.0)
     assert not isinstance(error.value, NotDelivered)
-    peer.wire.socket.close()
+    peer.connection.socket.close()
 
 
 def test_an_answer_after_a_partial_send_is_read() -> None:
     peer = Peer()
     large = Put(2, "m", b"key", b"x" * 1_000_000, 0)
-    peer.wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    peer.connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
     for _ in range(10):
-        peer.wire.send(large)
-        if peer.wire.has_unsent:
+        peer.connection.send(large)
+        if peer.connection.has_unsent:
             break
-    assert peer.wire.has_unsent
+    assert peer.connection.has_unsent
     peer.socket.settimeout(0.01)
-    while peer.wire.has_unsent:
+    while peer.connection.has_unsent:
         with contextlib.suppress(TimeoutError):
             peer.socket.recv(1 << 20)
-        peer.wire.flush()
+        peer.connection.flush()
     peer.socket.sendall(encode_frame(DoneReply(2)))
-    assert peer.wire.receive(5.0) == [DoneReply(2)]
+    assert peer.connection.receive(5.0) == [DoneReply(2)]
     peer.socket.close()
-    peer.wire.socket.close()
+    peer.connection.socket.close()
 
 
 def test_a_write_that_was_sent_to_a_member_which_is_killed_has_an_unknown_outcome(cluster: Cluster) -> None:

@@ -179,7 +179,11 @@ def test_a_program_with_thousands_of_descriptors_connects(cluster: Cluster) -> N
         with cluster.client() as client:
             for number in range(50):
                 client.map("many")[number] = number
-            sockets = {wire.socket.fileno() for lane in client._lanes._idle for wire in lane.driver.wires.values()}
+            sockets = {
+                connection.socket.fileno()
+                for lane in client._lanes._idle
+                for connection in lane.driver.connections.values()
+            }
             with Inquirer(Address(cluster.members[0].address), cluster=cluster.name) as inquirer:
                 assert inquirer.members().view.members
         assert min(sockets) > 1_024 < len(taken)
@@ -229,4 +233,4 @@ def test_what_one_thread_learns_of_the_table_the_others_know(client: phalanx.Cli
         assert client.map("m")[5] == 5
         [lane] = lanes._idle
         owner = client.partition_table().owner(partition_of(to_key_data(5), client.partition_count))
-        assert [address_of(member) for member in lane.driver.wires] == [address_of(owner)]  # type: ignore[arg-type]
+        assert [address_of(member) for member in lane.driver.connections] == [address_of(owner)]  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.blocking import wire
+from phalanx.client.blocking import connection
 from phalanx.common.errors import ConnectError, PhalanxError
 from phalanx.common.ids import Address, host_and_port
 from phalanx.maps.time_limit import TimeLimit
@@ -104,7 +104,7 @@ def test_a_time_limit_for_connecting_is_above_zero(limit: float) -> None:
 
 def test_a_call_that_is_asked_again_has_one_time_limit(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who owns all hangs: shortly before the limit it counts as lost, and what it was asked is grouped anew."""
-    for module in (wire, link):
+    for module in (connection, link):
         monkeypatch.setattr(module, "GREETING_TIMEOUT_S", GREETING_S)
     (member,) = cluster.start(1)
     entries = {number: number for number in range(500)}

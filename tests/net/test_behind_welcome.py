@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from phalanx.client.blocking.wire import Opening, Wire
+from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt
 from phalanx.common.ids import Address
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.greeting import Accepting
@@ -50,11 +50,11 @@ def test_the_blocking_client_reads_it(secret: Secret | None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         serving = threading.Thread(target=serve, args=(server, secret))
         serving.start()
-        opening = Opening(Address(f"127.0.0.1:{server.getsockname()[1]}"), "phalanx", "client/1", secret)
-        opening.go_on_for(10.0)
-        wire = Wire(opening, 1_000)
-        assert wire.receive(10.0) == REPLIES
-        wire.socket.close()
+        attempt = ConnectAttempt(Address(f"127.0.0.1:{server.getsockname()[1]}"), "phalanx", "client/1", secret)
+        attempt.go_on_for(10.0)
+        connection = BlockingConnection(attempt, 1_000)
+        assert connection.receive(10.0) == REPLIES
+        connection.socket.close()
         serving.join()
 
 

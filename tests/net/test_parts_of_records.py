@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.client.blocking.wire import Opening
+from phalanx.client.blocking.connection import ConnectAttempt
 from phalanx.codec.values import keys_to_data, to_data
 from phalanx.common.ids import Address
 from phalanx.net.encrypted_records import LONGEST, MAX_BODY_BYTES
@@ -19,23 +19,23 @@ MIB = 1024 * 1024
 (KEY,) = keys_to_data(["k"])
 
 
-async def opened(member: Member) -> Opening:
+async def opened(member: Member) -> ConnectAttempt:
     """A client's connection to a member, its greeting over."""
 
-    def greet() -> Opening:
-        opening = Opening(Address(member.address), "phalanx", "client/by-hand", Secret(SECRET.encode()))
-        opening.go_on_for(20.0)
-        assert opening.member is not None
-        opening.socket.setblocking(True)
-        opening.socket.settimeout(20.0)
-        return opening
+    def greet() -> ConnectAttempt:
+        attempt = ConnectAttempt(Address(member.address), "phalanx", "client/by-hand", Secret(SECRET.encode()))
+        attempt.go_on_for(20.0)
+        assert attempt.member is not None
+        attempt.socket.setblocking(True)
+        attempt.socket.settimeout(20.0)
+        return attempt
 
     return await asyncio.to_thread(greet)
 
 
-def sealed(opening: Opening, message: Any) -> bytes:
-    assert opening.records is not None
-    return bytes(opening.records.seal(encode_frame(message)))
+def sealed(attempt: ConnectAttempt, message: Any) -> bytes:
+    assert attempt.records is not None
+    return bytes(attempt.records.seal(encode_frame(message)))
 
 
 def inbound(member: Member) -> Any:
@@ -47,13 +47,13 @@ def inbound(member: Member) -> Any:
 def test_the_rest_of_a_record_has_a_time_limit(sent: int) -> None:
     async def run() -> None:
         async with members(1, slow_peer_timeout_ms=400) as (member,):
-            opening = await opened(member)
-            record = sealed(opening, Put(1, "m", KEY, bytes(4 + 2 * MAX_BODY_BYTES), 0))
-            await asyncio.to_thread(opening.socket.sendall, record[:sent])
+            attempt = await opened(member)
+            record = sealed(attempt, Put(1, "m", KEY, bytes(4 + 2 * MAX_BODY_BYTES), 0))
+            await asyncio.to_thread(attempt.socket.sendall, record[:sent])
             await until(lambda: member.overload.slow_peers.total == 1, "who does not finish is dropped")
             with pytest.raises(ConnectionResetError):
-                await asyncio.to_thread(opening.socket.recv, 1)
-            opening.socket.close()
+                await asyncio.to_thread(attempt.socket.recv, 1)
+            attempt.socket.close()
 
     asyncio.run(run())
 
@@ -64,16 +64,16 @@ def test_a_slow_sender_of_records_is_waited_for() -> None:
     async def run() -> None:
         async with members(1, slow_peer_timeout_ms=600) as (member,):
             await member.map("m").put("k", 1)
-            opening = await opened(member)
-            data = sealed(opening, GetMembers(1)) + sealed(opening, Put(2, "m", KEY, to_data(bytes(MIB)), 0))
+            attempt = await opened(member)
+            data = sealed(attempt, GetMembers(1)) + sealed(attempt, Put(2, "m", KEY, to_data(bytes(MIB)), 0))
             size = len(data) // 16
             for start in range(0, len(data), size):
-                await asyncio.to_thread(opening.socket.sendall, data[start : start + size])
+                await asyncio.to_thread(attempt.socket.sendall, data[start : start + size])
                 await asyncio.sleep(0.1)
             await until(lambda: not inbound(member).has_part, "all of it is read")
             assert member.overload.slow_peers.total == 0
             assert len(await member.map("m").get("k", b"")) == MIB
-            opening.socket.close()
+            attempt.socket.close()
 
     asyncio.run(run())
 
@@ -81,15 +81,15 @@ def test_a_slow_sender_of_records_is_waited_for() -> None:
 def test_a_record_takes_room_until_the_frame_in_it_tells_how_long_it_is() -> None:
     async def run() -> None:
         async with members(1) as (member,):
-            opening = await opened(member)
+            attempt = await opened(member)
             room = member._group.flow._room
-            data = sealed(opening, Put(1, "m", KEY, bytes(MIB), 0))
-            await asyncio.to_thread(opening.socket.sendall, data[:100_000])
+            data = sealed(attempt, Put(1, "m", KEY, bytes(MIB), 0))
+            await asyncio.to_thread(attempt.socket.sendall, data[:100_000])
             await until(lambda: room.used == LONGEST, "the record has room")
-            await asyncio.to_thread(opening.socket.sendall, data[100_000 : LONGEST + 10])
+            await asyncio.to_thread(attempt.socket.sendall, data[100_000 : LONGEST + 10])
             await until(lambda: room.used > MIB, "now the frame has")
-            await asyncio.to_thread(opening.socket.sendall, data[LONGEST + 10 :])
+            await asyncio.to_thread(attempt.socket.sendall, data[LONGEST + 10 :])
             await until(lambda: room.used == 0, "all of it is handled")
-            opening.socket.close()
+            attempt.socket.close()
 
     asyncio.run(run())

@@ -62,9 +62,9 @@ def test_the_kernel_asks_over_every_connection_of_the_grid() -> None:
             with await asyncio.to_thread(phalanx.Client, one.address, cluster="test") as blocking:
                 await asyncio.to_thread(blocking.map("m").get, "key")
                 lanes = blocking._lanes._all
-                assert {asks(wire.socket) for lane in lanes for wire in lane.driver.wires.values()} == {
-                    (1, 60, PROBES, 120_000)
-                }
+                assert {
+                    asks(connection.socket) for lane in lanes for connection in lane.driver.connections.values()
+                } == {(1, 60, PROBES, 120_000)}
 
     asyncio.run(run())
 

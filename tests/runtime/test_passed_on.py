@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.blocking.wire import Opening, Wire
+from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError
@@ -43,21 +43,21 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-def opened(to: MemberId, through: MemberId, secret: Secret | None = None) -> Wire:
+def opened(to: MemberId, through: MemberId, secret: Secret | None = None) -> BlockingConnection:
     """A connection to a member through another one; a thread makes it."""
-    opening = Opening(to, "phalanx", f"client/{uuid.uuid4()}", secret, through)
+    attempt = ConnectAttempt(to, "phalanx", f"client/{uuid.uuid4()}", secret, through)
     try:
-        opening.go_on_for(10.0)
+        attempt.go_on_for(10.0)
     except ConnectError:
-        opening.socket.close()
+        attempt.socket.close()
         raise
-    assert opening.member == to
-    return Wire(opening, 1 << 20)
+    assert attempt.member == to
+    return BlockingConnection(attempt, 1 << 20)
 
 
-def asked(wire: Wire, request: m.Request) -> object:
-    wire.send(request)
-    while not (answers := wire.receive(10.0)):
+def asked(connection: BlockingConnection, request: m.Request) -> object:
+    connection.send(request)
+    while not (answers := connection.receive(10.0)):
         pass
     return answers[0]
 
@@ -74,13 +74,13 @@ async def until(condition: Callable[[], object], what: str) -> None:
 async def test_a_client_speaks_with_one_member_through_another(secret: str | None) -> None:
     async with two(secret=secret) as (first, other):
         key = Secret(secret) if secret is not None else None
-        wire = await asyncio.to_thread(opened, other.id, first.id, key)
-        reply = await asyncio.to_thread(asked, wire, m.GetMembers(7))
+        connection = await asyncio.to_thread(opened, other.id, first.id, key)
+        reply = await asyncio.to_thread(asked, connection, m.GetMembers(7))
         assert isinstance(reply, m.MembersReply)
         assert len(first.accepted.passed_on.open) == 1
         assert len(other.accepted.clients) == 1, "for the other one it is a client like any other"
         assert first.overload.passed_on.total == 1
-        wire.socket.close()
+        connection.socket.close()
         await until(lambda: not first.accepted.passed_on.open, "the end of one end ends the other")
         await until(lambda: not other.accepted.clients, "the end of one end ends the other")
 
@@ -88,16 +88,16 @@ async def test_a_client_speaks_with_one_member_through_another(secret: str | Non
 @in_loop
 async def test_values_that_are_longer_than_any_buffer_arrive() -> None:
     async with two() as (first, other):
-        wire = await asyncio.to_thread(opened, other.id, first.id)
+        connection = await asyncio.to_thread(opened, other.id, first.id)
         value = bytes(4) + bytes(range(250)) * 2_000
         await other.caller.table()
         await until(lambda: other.id in other.table.owners(), "it owns something")
         table = other.table
         partition = next(p for p in range(table.partition_count) if table.owner(p) == other.id)
         key = next(k for k in map(to_key_data, range(100_000)) if partition_of(k, table.partition_count) == partition)
-        assert isinstance(await asyncio.to_thread(asked, wire, m.Put(1, "m", key, value, 0)), m.DoneReply)
-        assert await asyncio.to_thread(asked, wire, m.Get(2, "m", key)) == m.ValueReply(2, value)
-        wire.socket.close()
+        assert isinstance(await asyncio.to_thread(asked, connection, m.Put(1, "m", key, value, 0)), m.DoneReply)
+        assert await asyncio.to_thread(asked, connection, m.Get(2, "m", key)) == m.ValueReply(2, value)
+        connection.socket.close()
 
 
 @in_loop
@@ -125,12 +125,12 @@ async def test_who_has_not_the_secret_is_passed_on_to_nobody() -> None:
 @in_loop
 async def test_a_member_that_leaves_the_list_is_reached_by_nothing_that_waits_here() -> None:
     async with two() as (first, other):
-        wire = await asyncio.to_thread(opened, other.id, first.id)
+        connection = await asyncio.to_thread(opened, other.id, first.id)
         assert first.view is not None
         first.accepted.passed_on.keep_to(first.view)
         assert len(first.accepted.passed_on.open) == 1
         first.accepted.passed_on.keep_to(MembersView(9, first.id, (first.id,)))
         await until(lambda: not first.accepted.passed_on.open, "it is reset")
         with pytest.raises(OSError):
-            await asyncio.to_thread(asked, wire, m.GetMembers(1))
-        wire.socket.close()
+            await asyncio.to_thread(asked, connection, m.GetMembers(1))
+        connection.socket.close()

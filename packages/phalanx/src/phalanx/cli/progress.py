@@ -13,7 +13,7 @@ from rich.table import Table
 
 from phalanx.cli.output import Console, Text, console
 from phalanx.client.ask import Inquirer, ask_any, ask_member
-from phalanx.client.blocking.wire import RefusedByPeer
+from phalanx.client.blocking.connection import RefusedByPeer
 from phalanx.common.errors import TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from phalanx.client.answering import as_they_answer, in_order_of_answers
-from phalanx.client.blocking.wire import Opening, RefusedByPeer, Wire
+from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.client.core.seeds import WAIT_MS
 from phalanx.client.core.two_clusters import conflict_of_seeds, side_of
 from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError
@@ -89,7 +89,7 @@ class Inquirer:
         self._secret = find_secret(None, secret_file)
         self._timeout_s = timeout_s
         self._sender = f"client/{uuid.uuid4()}"
-        self._wire: Wire | None = None
+        self._connection: BlockingConnection | None = None
         self._last_id = 0
 
     def __enter__(self) -> Inquirer:
@@ -100,9 +100,9 @@ class Inquirer:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._wire is not None:
-            self._wire.socket.close()
-            self._wire = None
+        if self._connection is not None:
+            self._connection.socket.close()
+            self._connection = None
 
     def member(self) -> MemberId:
         """Return the member incarnation that listens at the address."""
@@ -196,11 +196,11 @@ class Inquirer:
         return self._ask(GetMigrations, MigrationsReply, "migrations")
 
     def _ask(self, request: Callable[[int], Any], kind: type[R], what: str) -> R:
-        wire = self._connected()
+        connection = self._connected()
         self._last_id += 1
         try:
-            wire.send(request(self._last_id))
-            return expect(self._answer(wire), kind, f"{what} of {self.address}")
+            connection.send(request(self._last_id))
+            return expect(self._answer(connection), kind, f"{what} of {self.address}")
         except OSError as error:
             self.close()
             raise ConnectError(f"{self.address}: {error.strerror or error}") from error
@@ -208,23 +208,23 @@ class Inquirer:
             self.close()
             raise
 
-    def _answer(self, wire: Wire) -> Any:
+    def _answer(self, connection: BlockingConnection) -> Any:
         deadline = time.monotonic() + self._timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
-            for message in wire.receive(left_s):
+            for message in connection.receive(left_s):
                 if getattr(message, "id", None) == self._last_id:
                     return message
         raise ConnectError(f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or be overloaded")
 
-    def _connected(self) -> Wire:
-        if self._wire is None:
-            opening: Opening | None = None
+    def _connected(self) -> BlockingConnection:
+        if self._connection is None:
+            attempt: ConnectAttempt | None = None
             try:
-                opening = Opening(self.address, self.cluster, self._sender, self._secret)
-                opening.go_on_for(self._timeout_s)
-                if opening.member is not None:
-                    self._wire = Wire(opening, DEFAULT_MAX_FRAME_BYTES)
-                    return self._wire
+                attempt = ConnectAttempt(self.address, self.cluster, self._sender, self._secret)
+                attempt.go_on_for(self._timeout_s)
+                if attempt.member is not None:
+                    self._connection = BlockingConnection(attempt, DEFAULT_MAX_FRAME_BYTES)
+                    return self._connection
             except RefusedByPeer as error:
                 raise RefusedByPeer(f"{self.address}: {error}") from error
             except OSError as error:
@@ -233,12 +233,12 @@ class Inquirer:
                     f"runs there"
                 ) from error
             finally:
-                if opening is not None and self._wire is None:
-                    opening.socket.close()
+                if attempt is not None and self._connection is None:
+                    attempt.socket.close()
             raise ConnectError(
                 f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or it is not a member of Phalanx"
             )
-        return self._wire
+        return self._connection
 
 
 def ask_any(

@@ -14,7 +14,7 @@ from random import random
 from time import monotonic, sleep
 from typing import Any
 
-from phalanx.client.blocking.wire import Opening, RefusedByPeer, Wire
+from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.client.core.client_core import DOUBT_AFTER_MS, ClientCore
 from phalanx.client.core.knowledge import Knowledge
 from phalanx.client.core.pauses import Pauses
@@ -58,10 +58,10 @@ class Driver:
         self._max_frame_bytes = max_frame_bytes
         self._secret = secret
         self.patience_s = min(patience_s, DOUBT_AFTER_MS / 1000)
-        self.wires: dict[Target, Wire] = {}
-        self._openings: dict[Target, Opening] = {}
+        self.connections: dict[Target, BlockingConnection] = {}
+        self._attempts: dict[Target, ConnectAttempt] = {}
         """Target to the connection that is being opened to it."""
-        self.spares: dict[MemberId, Opening] = {}
+        self.spares: dict[MemberId, ConnectAttempt] = {}
         """Member to the connection to it that is being opened beside the present one, another way (`detours`)."""
         self._pauses = Pauses(random)
         self._view = core.view
@@ -77,29 +77,29 @@ class Driver:
 
     def close(self) -> None:
         """Close the connections."""
-        for wire in list(self.wires.values()):
-            wire.socket.close()
-        self.wires.clear()
-        for opening in list(self._openings.values()):
-            opening.socket.close()
-        self._openings.clear()
-        for opening in list(self.spares.values()):
-            opening.socket.close()
+        for connection in list(self.connections.values()):
+            connection.socket.close()
+        self.connections.clear()
+        for attempt in list(self._attempts.values()):
+            attempt.socket.close()
+        self._attempts.clear()
+        for attempt in list(self.spares.values()):
+            attempt.socket.close()
         self.spares.clear()
 
     def end(self, reason: str) -> None:
         """End the wait of the thread that has a call here; another thread calls this."""
         self.ended = reason
-        for wire in list(self.wires.values()):
-            wire.wake()
+        for connection in list(self.connections.values()):
+            connection.wake()
 
     def forget(self) -> None:
         """Close all connections, so that the next call opens new ones: some request was not answered, or not sent."""
-        for wire in dict.fromkeys(self.wires.values()):
-            self._lose(wire)
-        for opening in list(self._openings.values()):
-            self._close(opening)
-            self.apply_step(self.core.link_lost(LinkRefused(opening.target, "given up"), self.now()))
+        for connection in dict.fromkeys(self.connections.values()):
+            self._lose(connection)
+        for attempt in list(self._attempts.values()):
+            self._close(attempt)
+            self.apply_step(self.core.link_lost(LinkRefused(attempt.target, "given up"), self.now()))
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
@@ -126,61 +126,61 @@ class Driver:
                 self.apply_step(self.core.time_passed(self.now()))
 
     def _receive(self, wait_s: float) -> None:
-        wires = dict.fromkeys(self.wires.values())
-        if not wires and not self._openings and not self.spares:
+        connections = dict.fromkeys(self.connections.values())
+        if not connections and not self._attempts and not self.spares:
             sleep(min(wait_s, 0.02))
             return
-        if len(wires) == 1 and not self._openings and not self.spares:
-            (wire,) = wires
-            if not wire.has_unsent:
-                self._receive_from(wire, next((each for each in SOLE_WAITS_S if each <= wait_s), SHORTEST_WAIT_S))
+        if len(connections) == 1 and not self._attempts and not self.spares:
+            (connection,) = connections
+            if not connection.has_unsent:
+                self._receive_from(connection, next((each for each in SOLE_WAITS_S if each <= wait_s), SHORTEST_WAIT_S))
                 return
         # `select` would fail on descriptors from 1024 on.
         ready = select.poll()
-        waited_for: dict[int, Wire | Opening] = {}
-        for wire in wires:
-            waited_for[wire.socket.fileno()] = wire
-            ready.register(wire.socket, select.POLLIN | (select.POLLOUT if wire.has_unsent else 0))
-        for opening in (*self._openings.values(), *self.spares.values()):
-            if opening.closed_early is not None:
+        waited_for: dict[int, BlockingConnection | ConnectAttempt] = {}
+        for connection in connections:
+            waited_for[connection.socket.fileno()] = connection
+            ready.register(connection.socket, select.POLLIN | (select.POLLOUT if connection.has_unsent else 0))
+        for attempt in (*self._attempts.values(), *self.spares.values()):
+            if attempt.closed_early is not None:
                 continue
-            waited_for[opening.socket.fileno()] = opening
-            ready.register(opening.socket, opening.waits_for)
+            waited_for[attempt.socket.fileno()] = attempt
+            ready.register(attempt.socket, attempt.waits_for)
         for number, event in ready.poll(min(wait_s, POLL_S) * 1000):
             found = waited_for[number]
-            if isinstance(found, Opening):
+            if isinstance(found, ConnectAttempt):
                 self._go_on(found)
             else:
                 self._serve(found, event)
         self._give_up_late()
 
-    def _serve(self, wire: Wire, event: int) -> None:
+    def _serve(self, connection: BlockingConnection, event: int) -> None:
         """Receive from a connection and flush to it. An answer on another connection may have closed it meanwhile."""
-        if wire.socket.fileno() < 0:
+        if connection.socket.fileno() < 0:
             return
         if event & select.POLLOUT:
             try:
-                wire.flush()
+                connection.flush()
             except OSError:
-                self._lose(wire)
+                self._lose(connection)
                 return
         if event & ~select.POLLOUT:
-            self._receive_from(wire, 0)
+            self._receive_from(connection, 0)
 
-    def _receive_from(self, wire: Wire, wait_s: float) -> None:
+    def _receive_from(self, connection: BlockingConnection, wait_s: float) -> None:
         try:
-            messages = wire.receive(wait_s)
+            messages = connection.receive(wait_s)
         except (OSError, ProtocolError):
-            self._lose(wire)
+            self._lose(connection)
             return
         for message in messages:
-            self.apply_step(self.received(wire, message))
+            self.apply_step(self.received(connection, message))
 
-    def received(self, wire: Wire, message: Any) -> list[Effect]:
+    def received(self, connection: BlockingConnection, message: Any) -> list[Effect]:
         """Give the core a message from a connection, and return the effects."""
         if type(message) is TableReply:
-            return self._knowledge.hear(self.core, wire.member, message, self.now())
-        return self.core.received(wire.member, message, self.now())
+            return self._knowledge.hear(self.core, connection.member, message, self.now())
+        return self.core.received(connection.member, message, self.now())
 
     # --- effects ---------------------------------------------------------------------------------------------------
 
@@ -198,52 +198,52 @@ class Driver:
                 self.answers[effect.reply.id] = effect.reply
 
     def _send(self, target: Target, message: Any) -> None:
-        wire = self.wires.get(target)
-        if wire is None:
+        connection = self.connections.get(target)
+        if connection is None:
             self._open_for(target, message)
             return
         try:
-            wire.send(message)
+            connection.send(message)
         except EntryTooLarge as error:
             self.apply_step(self.core.cannot_send(Send(target, message), str(error)))
         except OSError:
-            self._lose(wire)
+            self._lose(connection)
 
     def _open_for(self, target: Target, message: Any) -> None:
         """Begin to connect, and queue the message. This does not wait, because the target can hang."""
-        opening = self._openings.get(target)
-        if opening is None:
+        attempt = self._attempts.get(target)
+        if attempt is None:
             try:
                 through = self.core.detours.way_to(target)
-                opening = Opening(target, self._cluster, self._sender, self._secret, through)
+                attempt = ConnectAttempt(target, self._cluster, self._sender, self._secret, through)
             except OSError as error:
                 self._refused(target, error)
                 return
-            self._openings[target] = opening
-        opening.waiting.append(message)
+            self._attempts[target] = attempt
+        attempt.waiting.append(message)
 
-    def _go_on(self, opening: Opening) -> None:
-        """Continue an opening whose socket is ready; when it is open, send the queued messages still wanted."""
-        target = opening.target
-        if self.spares.get(MemberId(target)) is opening:
-            self._go_on_with_spare(opening)
+    def _go_on(self, attempt: ConnectAttempt) -> None:
+        """Continue an attempt whose socket is ready; when it is open, send the queued messages still wanted."""
+        target = attempt.target
+        if self.spares.get(MemberId(target)) is attempt:
+            self._go_on_with_spare(attempt)
             return
-        if self._openings.get(target) is not opening:
+        if self._attempts.get(target) is not attempt:
             return
         try:
-            opening.go_on()
+            attempt.go_on()
         except (OSError, RefusedByPeer) as error:
-            if opening.is_connected and isinstance(error, OSError):
-                opening.rest(error, monotonic() + self._pauses.next_s(_address(target)))
+            if attempt.is_connected and isinstance(error, OSError):
+                attempt.rest(error, monotonic() + self._pauses.next_s(_address(target)))
                 return
-            self._close(opening)
+            self._close(attempt)
             self._refused(target, error)
             return
-        if opening.member is not None:
+        if attempt.member is not None:
             self._pauses.greeted(_address(target))
-            del self._openings[target]
-            self._opened(Wire(opening, self._max_frame_bytes, self.patience_s))
-            for message in opening.waiting:
+            del self._attempts[target]
+            self._opened(BlockingConnection(attempt, self._max_frame_bytes, self.patience_s))
+            for message in attempt.waiting:
                 if self.core.is_current_try(message):
                     self._send(target, message)
 
@@ -253,42 +253,42 @@ class Driver:
         for member, through in wanted:
             if member not in self.spares and not self.ended:
                 with suppress(OSError):
-                    self.spares[member] = Opening(member, self._cluster, self._sender, self._secret, through)
+                    self.spares[member] = ConnectAttempt(member, self._cluster, self._sender, self._secret, through)
 
-    def _go_on_with_spare(self, opening: Opening) -> None:
-        """Continue such an opening. When it is open, it takes the place of the connection before: the member has closed that."""
-        member = MemberId(opening.target)
+    def _go_on_with_spare(self, attempt: ConnectAttempt) -> None:
+        """Continue such an attempt. When it is open, it takes the place of the connection before: the member has closed that."""
+        member = MemberId(attempt.target)
         try:
-            opening.go_on()
+            attempt.go_on()
         except (OSError, RefusedByPeer):
             del self.spares[member]
-            opening.socket.close()
+            attempt.socket.close()
             return
-        if opening.member is None:
+        if attempt.member is None:
             return
         del self.spares[member]
         effects: list[Effect] = []
-        if (earlier := self.wires.get(member)) is not None:
+        if (earlier := self.connections.get(member)) is not None:
             earlier.reset()
             effects += self.lost(earlier)
-        if (hanging := self._openings.get(member)) is not None:
+        if (hanging := self._attempts.get(member)) is not None:
             self._close(hanging)
             effects += self.core.link_lost(LinkRefused(member, "it is reached another way"), self.now())
-        self._opened(Wire(opening, self._max_frame_bytes, self.patience_s))
+        self._opened(BlockingConnection(attempt, self._max_frame_bytes, self.patience_s))
         self.apply_step(effects)
 
-    def _close(self, opening: Opening) -> None:
-        opening.socket.close()
-        del self._openings[opening.target]
+    def _close(self, attempt: ConnectAttempt) -> None:
+        attempt.socket.close()
+        del self._attempts[attempt.target]
 
     def _give_up_late(self) -> None:
         """Give up connections whose greeting takes too long."""
         now = monotonic()
-        for opening in [opening for opening in self._openings.values() if now >= opening.ends_at]:
-            self._close(opening)
+        for attempt in [attempt for attempt in self._attempts.values() if now >= attempt.ends_at]:
+            self._close(attempt)
             late = TimeoutError("no whole answer to the greeting in time")
-            self._refused(opening.target, opening.closed_early or late)
-        for member in [member for member, opening in self.spares.items() if now >= opening.ends_at]:
+            self._refused(attempt.target, attempt.closed_early or late)
+        for member in [member for member, attempt in self.spares.items() if now >= attempt.ends_at]:
             self.spares.pop(member).socket.close()
 
     def _refused(self, target: Target, error: OSError | RefusedByPeer) -> None:
@@ -299,14 +299,14 @@ class Driver:
             reason = error.strerror or reason
         self.apply_step(self.core.link_lost(LinkRefused(target, reason), self.now()))
 
-    def _opened(self, wire: Wire) -> None:
-        self.wires[wire.target] = wire
-        earlier = self.wires.get(wire.member)
-        if earlier is not None and earlier is not wire:
+    def _opened(self, connection: BlockingConnection) -> None:
+        self.connections[connection.target] = connection
+        earlier = self.connections.get(connection.member)
+        if earlier is not None and earlier is not connection:
             # The member keeps only the newest connection of a client.
             self._lose(earlier)
-        self.wires[wire.member] = wire
-        self.core.known_as(wire.target, wire.member, wire.through)
+        self.connections[connection.member] = connection
+        self.core.known_as(connection.target, connection.member, connection.through)
         for remark in self.core.take_remarks():
             logger.warning("%s", remark)
 
@@ -314,27 +314,27 @@ class Driver:
         """Close connections to members outside the new view. This cancels their requests, also sent ones."""
         view = self._view = self.core.view
         effects: list[Effect] = []
-        for wire in dict.fromkeys(self.wires.values()):
-            if view is not None and wire.member not in view.members:
-                wire.reset()
-                effects += self.lost(wire)
+        for connection in dict.fromkeys(self.connections.values()):
+            if view is not None and connection.member not in view.members:
+                connection.reset()
+                effects += self.lost(connection)
         for member in [member for member in self.spares if view is not None and member not in view.members]:
             self.spares.pop(member).socket.close()
-        for target, opening in list(self._openings.items()):
+        for target, attempt in list(self._attempts.items()):
             if view is not None and is_member(target) and target not in view.members:
-                self._close(opening)
+                self._close(attempt)
                 effects += self.core.link_lost(LinkRefused(target, "it is not a member any more"), self.now())
         return effects
 
-    def _lose(self, wire: Wire) -> None:
-        self.apply_step(self.lost(wire))
+    def _lose(self, connection: BlockingConnection) -> None:
+        self.apply_step(self.lost(connection))
 
-    def lost(self, wire: Wire) -> list[Effect]:
+    def lost(self, connection: BlockingConnection) -> list[Effect]:
         """Close a connection that broke, and return the effects."""
-        wire.socket.close()
+        connection.socket.close()
         effects: list[Effect] = []
-        for target in [target for target, other in self.wires.items() if other is wire]:
-            del self.wires[target]
+        for target in [target for target, other in self.connections.items() if other is connection]:
+            del self.connections[target]
             effects += self.core.link_lost(LinkLost(target), self.now())
         return effects
 

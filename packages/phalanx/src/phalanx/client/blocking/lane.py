@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from phalanx.client.blocking.connection import NotDelivered, new_sender
 from phalanx.client.blocking.driver import Driver
-from phalanx.client.blocking.wire import NotDelivered, new_sender
 from phalanx.client.core.client_core import ClientCore
 from phalanx.client.core.knowledge import Knowledge
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
@@ -89,19 +89,19 @@ class Lane:
         if core.known is not knowledge.known or started >= core.news_at < knowledge.news_at:
             self._catch_up()
         owner = core.owner_for_only_call(partition, started)
-        wire = driver.wires.get(owner) if owner is not None else None
-        if wire is None or driver.spares:
+        connection = driver.connections.get(owner) if owner is not None else None
+        if connection is None or driver.spares:
             return self._call_all([Call(partition, request, None, within_ms)])[0]
         # Usually the next message from the owner is the answer. If another message comes, or none for a while, the core
         # takes over the call.
         messages, failure = [], None
         try:
-            messages = wire.exchange(request, driver.patience_s)
+            messages = connection.exchange(request, driver.patience_s)
             if len(messages) == 1 and (reply := messages[0]).id == request.id and type(reply) is not ErrorReply:
                 self._open_from = request.id + 1
                 if started > self._contact.heard_at:
                     self._contact.heard_at = started
-                self._contact.served[wire.member] = started
+                self._contact.served[connection.member] = started
                 return reply
         except EntryTooLarge as error:
             return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))
@@ -109,18 +109,22 @@ class Lane:
             failure = error
         call = Call(partition, request, None, within_ms)
         if isinstance(failure, NotDelivered):
-            return self._finish([request.id], driver.lost(wire) + core.call(call, driver.now()))[0]
-        core.was_sent(call, wire.member, started)
-        effects = driver.lost(wire) if failure is not None else []
+            return self._finish([request.id], driver.lost(connection) + core.call(call, driver.now()))[0]
+        core.was_sent(call, connection.member, started)
+        effects = driver.lost(connection) if failure is not None else []
         for message in messages:
-            effects += driver.received(wire, message)
+            effects += driver.received(connection, message)
         return self._finish([request.id], effects)[0]
 
     def members(self) -> list[Target]:
         """Return the members of the newest view, first those to which a connection is open."""
         self._catch_up()
-        view, wires = self.core.view, self.driver.wires.values()
-        return list(dict.fromkeys([*(wire.member for wire in wires), *(view.members if view is not None else ())]))
+        view, connections = self.core.view, self.driver.connections.values()
+        return list(
+            dict.fromkeys(
+                [*(connection.member for connection in connections), *(view.members if view is not None else ())]
+            )
+        )
 
     def ask(self, member: Target, request: Any, within_ms: Millis = 0, lost: Lost = ()) -> Any:
         """Send a request to a member and return its reply. `within_ms`: a shorter time limit; 0: none."""

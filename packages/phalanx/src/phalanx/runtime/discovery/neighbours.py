@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from phalanx.client.blocking.wire import Opening, RefusedByPeer, Wire
+from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.common.errors import ProtocolError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of, parse_address
 from phalanx.net.begun_threads import begin_thread
@@ -107,20 +107,20 @@ def ask_table(address: Address, cluster: str, secret: Secret | None) -> TableRep
     Raises `TimeoutError` if the process that listens there does not answer within `ANSWER_S`, another `OSError` if nobody listens, and
     `RefusedByPeer` or `ProtocolError` if it is not a member of a cluster of that name and secret.
     """
-    opening = Opening(address, cluster, f"client/{uuid.uuid4()}", secret)
+    attempt = ConnectAttempt(address, cluster, f"client/{uuid.uuid4()}", secret)
     try:
-        opening.go_on_for(ANSWER_S)
-        if opening.member is None:
+        attempt.go_on_for(ANSWER_S)
+        if attempt.member is None:
             raise TimeoutError(f"{address} did not answer within {ANSWER_S:g} s")
-        wire = Wire(opening, DEFAULT_MAX_FRAME_BYTES)
-        wire.send(GetTable(1, False))
+        connection = BlockingConnection(attempt, DEFAULT_MAX_FRAME_BYTES)
+        connection.send(GetTable(1, False))
         deadline = time.monotonic() + ANSWER_S
         while (left_s := deadline - time.monotonic()) > 0:
-            for reply in wire.receive(left_s):
+            for reply in connection.receive(left_s):
                 return reply if isinstance(reply, TableReply) else None
         raise TimeoutError(f"{address} did not answer within {ANSWER_S:g} s")
     finally:
-        opening.socket.close()
+        attempt.socket.close()
 
 
 def is_own(folder: Path) -> bool:

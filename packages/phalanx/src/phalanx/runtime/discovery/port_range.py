@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from phalanx.client.blocking.wire import RefusedByPeer
+from phalanx.client.blocking.connection import RefusedByPeer
 from phalanx.common.errors import JoinFailed, ProtocolError, UsageError
 from phalanx.common.ids import Address
 from phalanx.net.connection import listening_advice, reason_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from phalanx.client.blocking import wire
-from phalanx.client.blocking.wire import Opening, RefusedByPeer, Wire
+from phalanx.client.blocking import connection
+from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError
@@ -24,7 +24,7 @@ heartbeat_timeout_ms = 1500
 @pytest.fixture
 def endless_greetings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A greeting that nobody answers takes longer than any call."""
-    monkeypatch.setattr(wire, "GREETING_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(connection, "GREETING_TIMEOUT_S", 600.0)
 
 
 @pytest.mark.usefixtures("endless_greetings")
@@ -54,7 +54,7 @@ def test_a_client_whose_first_seed_hangs_gets_in_by_the_next(cluster: Cluster) -
 
 
 def test_who_never_answers_the_greeting_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "GREETING_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(connection, "GREETING_TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ConnectError, match=f"{address}: no whole answer to the greeting in time"):
@@ -63,12 +63,12 @@ def test_who_never_answers_the_greeting_is_given_up(monkeypatch: pytest.MonkeyPa
 
 def test_a_connection_whose_greeting_is_not_over_is_none() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        opening = Opening(Address(f"127.0.0.1:{silent.getsockname()[1]}"), "phalanx", "client/1")
-        opening.go_on_for(0.01)
-        assert opening.member is None
+        attempt = ConnectAttempt(Address(f"127.0.0.1:{silent.getsockname()[1]}"), "phalanx", "client/1")
+        attempt.go_on_for(0.01)
+        assert attempt.member is None
         with pytest.raises(ValueError, match="is not over"):
-            Wire(opening, 1_000)
-        opening.socket.close()
+            BlockingConnection(attempt, 1_000)
+        attempt.socket.close()
 
 
 def test_every_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,16 +76,16 @@ def test_every_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> No
         port = server.getsockname()[1]
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: list(found))
-        opening = Opening(Address(f"many:{port}"), "phalanx", "client/1")
-        wait_for(lambda: is_connected(opening), "the second address is tried")
+        attempt = ConnectAttempt(Address(f"many:{port}"), "phalanx", "client/1")
+        wait_for(lambda: is_connected(attempt), "the second address is tried")
         connection, _ = server.accept()
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with pytest.raises(RefusedByPeer, match="no member of Phalanx"):
-            opening.go_on_for(5)
+            attempt.go_on_for(5)
         connection.close()
-        opening.socket.close()
+        attempt.socket.close()
 
 
-def is_connected(opening: Opening) -> bool:
-    opening.go_on_for(0.01)
-    return opening.waits_for == select.POLLIN
+def is_connected(attempt: ConnectAttempt) -> bool:
+    attempt.go_on_for(0.01)
+    return attempt.waits_for == select.POLLIN

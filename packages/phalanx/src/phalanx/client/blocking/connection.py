@@ -58,7 +58,7 @@ def new_sender() -> str:
     return f"client/{uuid.uuid4()}"
 
 
-class Opening:
+class ConnectAttempt:
     """A connection that is being opened, up to the end of the greeting. `go_on` takes a step without waiting."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Opening:
 
     @property
     def waits_for(self) -> int:
-        """Return the event of `select.poll` for which the opening waits."""
+        """Return the event of `select.poll` for which the attempt waits."""
         return select.POLLIN if self._is_connected else select.POLLOUT
 
     def go_on(self) -> None:
@@ -176,15 +176,15 @@ class Opening:
         raise error
 
 
-class Wire:
+class BlockingConnection:
     """One blocking connection to a member, after the greeting."""
 
-    def __init__(self, opening: Opening, max_frame_bytes: int, patience_s: float = PATIENCE_S) -> None:
-        """Take over a connection whose greeting (`opening`) is over. `patience_s`: the longest time that `send` waits for the peer."""
-        if opening.member is None:
-            raise ValueError(f"the greeting of {opening.target} is not over")
-        self.target, self.member, self.socket = opening.target, opening.member, opening.socket
-        self.through = opening.through
+    def __init__(self, attempt: ConnectAttempt, max_frame_bytes: int, patience_s: float = PATIENCE_S) -> None:
+        """Take over a connection whose greeting (`attempt`) is over. `patience_s`: the longest time that `send` waits for the peer."""
+        if attempt.member is None:
+            raise ValueError(f"the greeting of {attempt.target} is not over")
+        self.target, self.member, self.socket = attempt.target, attempt.member, attempt.socket
+        self.through = attempt.through
         """The member that passes the connection on; None: it is direct."""
         self._max_frame_bytes = max_frame_bytes
         # A blocking socket needs one system call less than one with a timeout; the kernel limits the wait.
@@ -192,8 +192,8 @@ class Wire:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _kernel_time(patience_s))
         self._wait_s = 0.0
         self._reader = FrameReader(reply_decoder, max_frame_bytes)
-        self._records = opening.records
-        self._behind = opening.behind
+        self._records = attempt.records
+        self._behind = attempt.behind
         """Bytes that arrived after the greeting and have not been read."""
         self._unsent = bytearray()
         """Bytes that the kernel has not accepted yet."""
