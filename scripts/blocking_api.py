@@ -59,7 +59,7 @@ TRANSLATIONS = (
         "The calls of a blocking map that are those of the asyncio one.",
         {
             r"\bmin\(caller\.open_from, number\)": "number",
-            # A lane has one call under way; of the requests of one call it tells the first itself.
+            # A session has one call under way; of the requests of one call it tells the first itself.
             r"\bcaller\.open_from\b": "number",
             r"\b_?caller\b": "client",
             r"\bMapCaller\b": "MapClient",

@@ -35,7 +35,7 @@ def test_the_only_member_was_killed_and_a_blocking_client_writes(cluster: Cluste
     with cluster.client(call_timeout_s=0.2) as client:
         writes = client.map("m")
         writes["a"] = 1
-        with client._lanes.lane():
+        with client._sessions.session():
             writes["a"] = 1
         cluster.kill(member)
         for write in [*WRITES, *WRITES[:2]]:
@@ -80,7 +80,7 @@ def test_a_member_that_hangs_before_it_was_connected_to_has_not_got_the_write(cl
         asyncio.run(run())
         with cluster.client(call_timeout_s=1.0) as client:
             assert client.map("m")["a"] == 1
-            client._lanes._close_idle()
+            client._sessions._close_idle()
             cluster.pause(member)
             with pytest.raises(UnavailableError, match="nothing was changed"):
                 client.map("m").put("a", 2)

@@ -14,7 +14,7 @@ import pytest
 
 import phalanx
 from phalanx.client.ask import Inquirer
-from phalanx.client.blocking.lanes import IDLE_MS, LOOK_EVERY_MS
+from phalanx.client.blocking.session_pool import IDLE_MS, LOOK_EVERY_MS
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ClientClosed, ConnectError, IndeterminateWrite, PhalanxError, UnavailableError
@@ -104,7 +104,7 @@ def test_threads_read_and_write_what_is_theirs(client: phalanx.Client) -> None:
     for thread in threads:
         thread.join(60)
     assert failures == []
-    assert 1 <= len(client._lanes._idle) <= 8, "as many as threads were in calls at once"
+    assert 1 <= len(client._sessions._idle) <= 8, "as many as threads were in calls at once"
 
 
 def test_a_large_write_to_a_member_that_hangs_ends_in_time_and_holds_up_nobody(
@@ -181,8 +181,8 @@ def test_a_program_with_thousands_of_descriptors_connects(cluster: Cluster) -> N
                 client.map("many")[number] = number
             sockets = {
                 connection.socket.fileno()
-                for lane in client._lanes._idle
-                for connection in lane.driver.connections.values()
+                for session in client._sessions._idle
+                for connection in session.driver.connections.values()
             }
             with Inquirer(Address(cluster.members[0].address), cluster=cluster.name) as inquirer:
                 assert inquirer.members().view.members
@@ -216,21 +216,21 @@ def test_a_seed_that_answers_nothing_takes_no_longer_than_the_limit(deaf: str, c
 
 
 def test_lanes_of_threads_that_are_gone_are_closed(client: phalanx.Client) -> None:
-    lanes = client._lanes
-    with lanes.lane() as one, lanes.lane():
+    sessions = client._sessions
+    with sessions.session() as one, sessions.session():
         assert one.ask(client.partition_table().members[0], phalanx.wire.messages.GetMembers(client.next_id()))
-    assert len(lanes._idle) == 2
+    assert len(sessions._idle) == 2
     one.used_at -= IDLE_MS
-    lanes._idle[0].used_at, lanes._look_at = one.used_at, lanes._look_at - LOOK_EVERY_MS
+    sessions._idle[0].used_at, sessions._look_at = one.used_at, sessions._look_at - LOOK_EVERY_MS
     assert client.map("m")[1] == 1
-    assert len(lanes._idle) == 1
+    assert len(sessions._idle) == 1
 
 
 def test_what_one_thread_learns_of_the_table_the_others_know(client: phalanx.Client) -> None:
-    """A lane that has never asked anybody goes straight to the owner."""
-    lanes = client._lanes
-    with lanes.lane():
+    """A session that has never asked anybody goes straight to the owner."""
+    sessions = client._sessions
+    with sessions.session():
         assert client.map("m")[5] == 5
-        [lane] = lanes._idle
+        [session] = sessions._idle
         owner = client.partition_table().owner(partition_of(to_key_data(5), client.partition_count))
-        assert [address_of(member) for member in lane.driver.connections] == [address_of(owner)]  # type: ignore[arg-type]
+        assert [address_of(member) for member in session.driver.connections] == [address_of(owner)]  # type: ignore[arg-type]

@@ -61,9 +61,11 @@ def test_the_kernel_asks_over_every_connection_of_the_grid() -> None:
                 assert {asks(each.get_extra_info("socket")) for each in theirs if each} == {(1, 60, PROBES, 120_000)}
             with await asyncio.to_thread(phalanx.Client, one.address, cluster="test") as blocking:
                 await asyncio.to_thread(blocking.map("m").get, "key")
-                lanes = blocking._lanes._all
+                sessions = blocking._sessions._all
                 assert {
-                    asks(connection.socket) for lane in lanes for connection in lane.driver.connections.values()
+                    asks(connection.socket)
+                    for session in sessions
+                    for connection in session.driver.connections.values()
                 } == {(1, 60, PROBES, 120_000)}
 
     asyncio.run(run())

@@ -1,6 +1,6 @@
 """The blocking client: no event loop, no thread of its own; a request and its answer on one socket.
 
-Threads can share it: their calls run at the same time, and each waits only for its own owner (`lanes`). A forked
+Threads can share it: their calls run at the same time, and each waits only for its own owner (`session_pool`). A forked
 process can use the client of its parent, and its maps: the client makes connections and an identity of its own there. A
 client cannot be pickled and sent to another process.
 """
@@ -13,8 +13,8 @@ from typing import Any, NoReturn, overload
 
 from phalanx.client.blocking.facade import BlockingFacade
 from phalanx.client.blocking.journal import Journal
-from phalanx.client.blocking.lane import LaneSettings
-from phalanx.client.blocking.lanes import Lanes
+from phalanx.client.blocking.session import SessionSettings
+from phalanx.client.blocking.session_pool import SessionPool
 from phalanx.client.blocking.sync_leases import SyncLocks
 from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.common.errors import ErrorCode, UnavailableError
@@ -85,8 +85,8 @@ class Client(NeedsPlainWith, BlockingFacade):
         secret_of_cluster = find_secret(secret, secret_file)
         self._tracing = make_tracing(find_tracing(tracing), lambda: places.only_address)
         connect_timeout_s = places.wait(connect_timeout_s)
-        self._lanes = Lanes(
-            LaneSettings(
+        self._sessions = SessionPool(
+            SessionSettings(
                 places,
                 cluster,
                 call_timeout_s,
@@ -94,10 +94,10 @@ class Client(NeedsPlainWith, BlockingFacade):
                 secret_of_cluster,
             )
         )
-        self._knowledge = self._lanes.knowledge
-        self.next_id = self._lanes.next_id
+        self._knowledge = self._sessions.knowledge
+        self.next_id = self._sessions.next_id
         """Return the number for the next request."""
-        self.call = self._lanes.call
+        self.call = self._sessions.call
         """Send a request (the second argument) to the owner of a partition (the first) and wait for its one reply."""
         self._types = TypesOfMaps(self._map_plan)
         self._locks = self.locks = SyncLocks(self)
@@ -109,7 +109,7 @@ class Client(NeedsPlainWith, BlockingFacade):
             raise
 
     def __repr__(self) -> str:
-        settings, end = self._lanes.settings, ", closed" if self._lanes.is_closed else ""
+        settings, end = self._sessions.settings, ", closed" if self._sessions.is_closed else ""
         return f"Client({quoted(str(settings.places))}, cluster={quoted(settings.cluster)}{end})"
 
     def __reduce__(self) -> NoReturn:
@@ -130,7 +130,7 @@ class Client(NeedsPlainWith, BlockingFacade):
         In a forked process only its own connections are closed; the parent's stay open.
         """
         self.locks.release_all()
-        self._lanes.close()
+        self._sessions.close()
 
     @overload
     def map(self, name: str, *, dicts: str | None = None) -> SyncMap[Any, Any]: ...
@@ -169,9 +169,9 @@ class Client(NeedsPlainWith, BlockingFacade):
         table = self._knowledge.known.table
         if table is not None:
             return table
-        with self._lanes.lane() as lane:
-            lane.wait_table()
-            table, why = lane.core.table, lane.core.no_owners or "no member has sent a table of the partitions"
+        with self._sessions.session() as session:
+            session.wait_table()
+            table, why = session.core.table, session.core.no_owners or "no member told who owns the partitions"
         if table is None:
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return table
@@ -185,8 +185,8 @@ class Client(NeedsPlainWith, BlockingFacade):
 
         `within_s`: how long to wait for the answer; None: as long as for any call.
         """
-        with self._lanes.lane() as lane:
-            lane.refresh(self.call_timeout_s if within_s is None else within_s)
+        with self._sessions.session() as session:
+            session.refresh(self.call_timeout_s if within_s is None else within_s)
         return self.partition_table()
 
     @property
@@ -204,9 +204,9 @@ class Client(NeedsPlainWith, BlockingFacade):
     def members(self, limit: TimeLimit | None = None) -> MembersReply:
         """Return the view of the first member that answers within the time limit (None: that of a call)."""
         limit = limit or TimeLimit(self.call_timeout_s)
-        with self._lanes.lane() as lane:
-            for member in lane.members():
-                reply = lane.ask(member, GetMembers(self.next_id()), limit.within_ms)
+        with self._sessions.session() as session:
+            for member in session.members():
+                reply = session.ask(member, GetMembers(self.next_id()), limit.within_ms)
                 if not (isinstance(reply, ErrorReply) and reply.code is ErrorCode.UNAVAILABLE) or limit.is_over:
                     break
         return expect(reply, MembersReply, "members")
@@ -254,18 +254,18 @@ class Client(NeedsPlainWith, BlockingFacade):
     def ask(self, member: Target, request: Any, within_ms: Millis = 0, lost: Lost = ()) -> Any:
         """Send a request to a member and return its reply. `within_ms`: a shorter time limit; 0: none. `lost`: as in
         `CallOwners`."""
-        with self._lanes.lane() as lane:
-            return lane.ask(member, request, within_ms, lost)
+        with self._sessions.session() as session:
+            return session.ask(member, request, within_ms, lost)
 
     def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0, lost: Lost = ()) -> list[Any]:
         """Send all requests to the owners of their partitions, and return the replies in the same order."""
         if len(requests) == 1 and not lost:
             return [self.call(*requests[0], within_ms)]
-        with self._lanes.lane() as lane:
-            return lane.call_all(requests, within_ms, lost)
+        with self._sessions.session() as session:
+            return session.call_all(requests, within_ms, lost)
 
     def _wait_ready(self, timeout_s: float) -> None:
         """Wait until a member answers. Raises `ConnectError` with each member's problem, and `TwoClusters`."""
-        with self._lanes.lane() as lane:
-            if why_not := lane.connect(timeout_s):
+        with self._sessions.session() as session:
+            if why_not := session.connect(timeout_s):
                 raise why_not

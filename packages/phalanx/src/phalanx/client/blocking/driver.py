@@ -36,7 +36,7 @@ POLL_S = 0.1
 
 
 class Driver:
-    """The sockets of one lane."""
+    """The sockets of one session."""
 
     def __init__(
         self,

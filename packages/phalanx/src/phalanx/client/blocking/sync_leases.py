@@ -42,7 +42,7 @@ class LockClient(PlanClient, Numbers, Protocol):
 
 
 def _itself(number: int) -> int:
-    """Return the number from which a call deduplicates, as it was given: a lane has one call under way."""
+    """Return the number from which a call deduplicates, as it was given: a session has one call under way."""
     return number
 
 

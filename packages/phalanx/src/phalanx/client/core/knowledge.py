@@ -1,7 +1,7 @@
-"""The knowledge of the cluster that all lanes of one client share.
+"""The knowledge of the cluster that all sessions of one client share.
 
-A lane handles a table reply under a lock: it takes over the shared knowledge, judges the reply by it, and writes its
-new knowledge back. So the knowledge changes step by step, as in a client with a single lane. Nothing waits under the
+A session handles a table reply under a lock: it takes over the shared knowledge, judges the reply by it, and writes its
+new knowledge back. So the knowledge changes step by step, as in a client with a single session. Nothing waits under the
 lock.
 """
 
@@ -26,7 +26,7 @@ def wall_ahead_ms() -> Millis:
 
 
 class Knowledge:
-    """The newest knowledge of all lanes. `known`, `partition_count` and `news_at` can be read without the lock."""
+    """The newest knowledge of all sessions. `known`, `partition_count` and `news_at` can be read without the lock."""
 
     def __init__(self) -> None:
         self.known = Known()
@@ -42,7 +42,7 @@ class Knowledge:
         self._lock = threading.Lock()
 
     def hear(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:
-        """Give a lane's core a member's table reply, and return the core's effects."""
+        """Give a session's core a member's table reply, and return the core's effects."""
         with self._lock:
             effects = core.adopt(self.known, now) if core.known is not self.known else []
             effects += core.received(sender, reply, now)

@@ -17,7 +17,7 @@ SPREAD = 0.5
 
 
 class Pauses:
-    """The pauses of one client, or of one of its lanes."""
+    """The pauses of one client, or of one of its sessions."""
 
     def __init__(self, draw: Callable[[], float]) -> None:
         """`draw`: returns a random number from 0 to 1."""

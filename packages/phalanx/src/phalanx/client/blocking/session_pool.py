@@ -1,7 +1,7 @@
-"""The lanes of one client: as many as its threads have calls under way at once.
+"""The sessions of one client: as many as its threads have calls under way at once.
 
-A call takes an idle lane, or a new one, and puts it back when it is over. It holds no lock meanwhile, so no call waits
-for the owner of another one. A lane whose call ended with an exception (Ctrl-C, a killed greenlet) is closed instead:
+A call takes an idle session, or a new one, and puts it back when it is over. It holds no lock meanwhile, so no call waits
+for the owner of another one. A session whose call ended with an exception (Ctrl-C, a killed greenlet) is closed instead:
 no call must ever read the answer to another call's request.
 """
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from phalanx.client.blocking.lane import Lane, LaneSettings
+from phalanx.client.blocking.session import Session, SessionSettings
 from phalanx.client.core.knowledge import Knowledge
 from phalanx.common.errors import ClientClosed
 from phalanx.common.ids import Millis
@@ -25,18 +25,18 @@ from phalanx.net.forking import FORKED_IN_CALL, tell_forks
 from phalanx.net.member_threads import refuse_to_block
 
 IDLE_MS = 60_000
-"""A lane that no call has used for this long is closed: fewer threads make calls now."""
+"""A session that no call has used for this long is closed: fewer threads make calls now."""
 LOOK_EVERY_MS = 10_000
-"""The shortest time between two searches for such lanes."""
+"""The shortest time between two searches for such sessions."""
 
 
-class Lanes:
-    """The lanes of one client in this process. A forked process has none of them, and makes its own."""
+class SessionPool:
+    """The sessions of one client in this process. A forked process has none of them, and makes its own."""
 
-    def __init__(self, settings: LaneSettings) -> None:
+    def __init__(self, settings: SessionSettings) -> None:
         self.settings = settings
         self.next_id = itertools.count(1).__next__
-        """Returns the next request number, of one sequence for all lanes: calls are numbered before they get one."""
+        """Returns the next request number, of one sequence for all sessions: calls are numbered before they get one."""
         self.knowledge = Knowledge()
         self.is_closed = False
         self._look_at = 0
@@ -45,25 +45,25 @@ class Lanes:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._idle: deque[Lane] = deque()
-        """The lanes that no call uses; the last used lane is at the right end."""
-        self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
+        self._idle: deque[Session] = deque()
+        """The sessions that no call uses; the last used session is at the right end."""
+        self._all: weakref.WeakSet[Session] = weakref.WeakSet()
 
     def on_forked(self) -> None:
-        """Give up all lanes in a forked process: they are the parent's, and absent threads can hold locks."""
-        lanes = list(self._all)
+        """Give up all sessions in a forked process: they are the parent's, and absent threads can hold locks."""
+        sessions = list(self._all)
         self._begin()
         self.knowledge.on_forked()
-        for lane in lanes:
-            lane.abandon(FORKED_IN_CALL)
+        for session in sessions:
+            session.abandon(FORKED_IN_CALL)
 
     def close(self) -> None:
         """Close all connections. Calls that other threads have under way end at once."""
         with self._lock:
             self.is_closed = True
-            lanes = list(self._all)
-        for lane in lanes:
-            lane.end(CLIENT_CLOSED)
+            sessions = list(self._all)
+        for session in sessions:
+            session.end(CLIENT_CLOSED)
         self._close_idle()
 
     def call(self, partition: int, request: Any, within_ms: Millis = 0) -> Any:
@@ -74,44 +74,44 @@ class Lanes:
         refuse_to_block()
         idle = self._idle
         try:
-            lane = idle.pop()
+            session = idle.pop()
         except IndexError:
-            lane = self._open()
+            session = self._open()
         try:
-            reply = lane.call(partition, request, within_ms) if within_ms else lane.call(partition, request)
+            reply = session.call(partition, request, within_ms) if within_ms else session.call(partition, request)
         except BaseException:
-            lane.close()
+            session.close()
             raise
-        idle.append(lane)
-        if self.is_closed or lane.used_at >= self._look_at:
+        idle.append(session)
+        if self.is_closed or session.used_at >= self._look_at:
             self._tidy()
         return reply
 
     @contextmanager
-    def lane(self) -> Iterator[Lane]:
-        """Lend a lane to this thread alone. Raises `ClientClosed`."""
+    def session(self) -> Iterator[Session]:
+        """Lend a session to this thread alone. Raises `ClientClosed`."""
         refuse_to_block()
         idle = self._idle
         try:
-            lane = idle.pop()
+            session = idle.pop()
         except IndexError:
-            lane = self._open()
+            session = self._open()
         try:
-            yield lane
+            yield session
         except BaseException:
-            lane.close()
+            session.close()
             raise
-        idle.append(lane)
+        idle.append(session)
         if self.is_closed:
             self._tidy()
 
-    def _open(self) -> Lane:
+    def _open(self) -> Session:
         with self._lock:
             if self.is_closed:
                 raise ClientClosed(f"{CLIENT_CLOSED}: nothing was changed; use another client")
-            lane = Lane(self.settings, self.knowledge, self.next_id)
-            self._all.add(lane)
-        return lane
+            session = Session(self.settings, self.knowledge, self.next_id)
+            self._all.add(session)
+        return session
 
     def _tidy(self) -> None:
         if self.is_closed:
@@ -127,15 +127,15 @@ class Lanes:
                 return
 
     def _close_unused(self) -> None:
-        """Close the lanes that no call has used for `IDLE_MS`."""
+        """Close the sessions that no call has used for `IDLE_MS`."""
         now = int(monotonic() * 1000)
         self._look_at = now + LOOK_EVERY_MS
         while True:
             try:
-                lane = self._idle.popleft()
+                session = self._idle.popleft()
             except IndexError:
                 return
-            if now - lane.used_at < IDLE_MS:
-                self._idle.appendleft(lane)
+            if now - session.used_at < IDLE_MS:
+                self._idle.appendleft(session)
                 return
-            lane.close()
+            session.close()

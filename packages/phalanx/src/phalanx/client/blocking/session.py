@@ -1,7 +1,7 @@
-"""A lane: a complete client, with connections and an identity of its own, for one call at a time.
+"""A session: a complete client, with connections and an identity of its own, for one call at a time.
 
 A member replaces a sender's connection by its newer one, and identifies operations by sender and number. So two calls
-at the same time need two senders, which means two lanes. A call can take any lane, and keeps it until it is over,
+at the same time need two senders, which means two sessions. A call can take any session, and keeps it until it is over,
 because all tries of an operation have one sender and one number.
 """
 
@@ -26,11 +26,11 @@ from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.messages import OPERATIONS, ErrorReply
 
 MARGIN_S = 10
-"""The core ends every call by its deadline; a lane waits only this much longer, in case the core is defective."""
+"""The core ends every call by its deadline; a session waits only this much longer, in case the core is defective."""
 
 
-class LaneSettings(msgspec.Struct, frozen=True):
-    """The settings that all lanes of a client share."""
+class SessionSettings(msgspec.Struct, frozen=True):
+    """The settings that all sessions of a client share."""
 
     places: SeedPlaces
     """Where members are looked for."""
@@ -40,11 +40,11 @@ class LaneSettings(msgspec.Struct, frozen=True):
     secret: Secret | None
 
 
-class Lane:
+class Session:
     """A client for one call at a time. It is unusable after an exception in the middle of a call: `close` it."""
 
-    def __init__(self, settings: LaneSettings, knowledge: Knowledge, next_id: Callable[[], int]) -> None:
-        """`next_id` returns the next request number, from one sequence for all lanes."""
+    def __init__(self, settings: SessionSettings, knowledge: Knowledge, next_id: Callable[[], int]) -> None:
+        """`next_id` returns the next request number, from one sequence for all sessions."""
         self.core = ClientCore(
             settings.places.addresses, int(settings.call_timeout_s * 1000), settings.cluster, knowledge.contact
         )
@@ -65,7 +65,7 @@ class Lane:
         self._call_timeout_s = settings.call_timeout_s
         self._next_id = next_id
         self._open_from = 0
-        """This lane sends no request with a lower number any more: a request that comes late gets a new number."""
+        """This session sends no request with a lower number any more: a request that comes late gets a new number."""
 
     def close(self) -> None:
         """Close the connections. No other thread must have a call here: see `end`."""
@@ -158,7 +158,7 @@ class Lane:
         ]
 
     def _in_turn(self, request: Any) -> Any:
-        """Return the request with a new number: a call with a later number was on this lane before it."""
+        """Return the request with a new number: a call with a later number has used this session before it."""
         number = self._next_id()
         if isinstance(request, OPERATIONS):
             return msgspec.structs.replace(request, id=number, open_from=number)
@@ -200,7 +200,7 @@ class Lane:
         return core.why_not_connected(driver.refusals, timeout_s)
 
     def _catch_up(self) -> None:
-        """Take over what other lanes have learned. No call is under way here, so its effects are ignored."""
+        """Take over what other sessions have learned. No call is under way here, so its effects are ignored."""
         core, driver, knowledge = self.core, self.driver, self._knowledge
         self.used_at = driver.now()
         core.news_at = max(core.news_at, knowledge.news_at)
