@@ -45,7 +45,7 @@ from benchmarks.threads import run_threads
 from benchmarks.typed_maps import typed
 from phalanx import __version__
 from phalanx.cli.app import CommandGroup
-from phalanx.codec.compiled import TWINS
+from phalanx.codec.native import NATIVE
 
 Case = Callable[[Plan], Awaitable[list[Comparison]]]
 CASES: dict[str, Case] = {
@@ -146,7 +146,7 @@ def _environment(version: str | None) -> Environment:
         python=platform.python_version(),
         cores=len(os.sched_getaffinity(0)),
         processor=_processor(),
-        phalanx=f"{__version__} {'in Python alone' if TWINS is None else 'with phalanx-native'}",
+        phalanx=f"{__version__} {'in Python alone' if NATIVE is None else 'with phalanx-native'}",
         redis_server=version,
         redis_py=package_version("redis"),
         hiredis=package_version("hiredis"),

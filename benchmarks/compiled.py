@@ -1,7 +1,7 @@
-"""The functions with compiled twins, beside themselves in Python: `./run bench compiled`.
+"""The functions with native versions, beside themselves in Python: `./run bench compiled`.
 
-Pure functions, timed in this process, twin and Python in turn; 100 keys of 16 characters, values of 100 bytes. A twin
-earns its place with a ratio of at least 1.5.
+Pure functions, timed in this process, native and Python in turn; 100 keys of 16 characters, values of 100 bytes. A native
+function earns its place with a ratio of at least 1.5.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.plan import MAP, make_entries
 from benchmarks.redis_commands import make_pipelines, member_of
-from phalanx.codec import compiled, hashing, rows, values
+from phalanx.codec import hashing, native, rows, values
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
@@ -49,13 +49,13 @@ class Compared(msgspec.Struct):
 
     function: str
     python_us: float
-    twin_us: float
+    native_us: float
     ratio: float
-    """Median of the rounds: Python's time over the twin's."""
+    """Median of the rounds: Python's time over the native function's."""
 
 
 def measure_compiled(rounds: int) -> list[Compared]:
-    """Time each function with its twin and without."""
+    """Time each function in its native version and in Python."""
     keys, contents = make_entries(ENTRIES)
     key_data, value_data = values.keys_to_data(keys), values.values_to_data(contents)
     stored = [bytes(STAMP_BYTES) + value for value in value_data]
@@ -129,13 +129,13 @@ def _put(grid: GridService, keys: list[bytes], contents: list[bytes], stamp: byt
 
 
 def _compare(name: str, module: ModuleType, call: Callable[[], Any], rounds: int) -> Compared:
-    with_twin, without = [], []
+    native_times, python_times = [], []
     for _ in range(rounds):
-        with_twin.append(_time(call))
-        with _without_twin(module):
-            without.append(_time(call))
-    ratio = statistics.median(pure / twin for pure, twin in zip(without, with_twin, strict=True))
-    return Compared(name, statistics.median(without), statistics.median(with_twin), ratio)
+        native_times.append(_time(call))
+        with _in_python(module):
+            python_times.append(_time(call))
+    ratio = statistics.median(pure / native for pure, native in zip(python_times, native_times, strict=True))
+    return Compared(name, statistics.median(python_times), statistics.median(native_times), ratio)
 
 
 def _time(call: Callable[[], Any]) -> float:
@@ -146,21 +146,23 @@ def _time(call: Callable[[], Any]) -> float:
 
 
 @contextmanager
-def _without_twin(module: ModuleType) -> Iterator[None]:
-    twins = module.TWINS
-    module.TWINS = None  # type: ignore[attr-defined]
+def _in_python(module: ModuleType) -> Iterator[None]:
+    functions = module.NATIVE
+    module.NATIVE = None  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        module.TWINS = twins  # type: ignore[attr-defined]
+        module.NATIVE = functions  # type: ignore[attr-defined]
 
 
 def compare_compiled(
-    rounds: Annotated[int, typer.Option(help="Times that each is measured with its twin and without.", min=1)] = 7,
+    rounds: Annotated[
+        int, typer.Option(help="Times that each is measured in its native version and in Python.", min=1)
+    ] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """The functions that phalanx-native compiles, beside the same in Python."""
-    if compiled.TWINS is None:
+    if native.NATIVE is None:
         raise UsageError("phalanx-native is not here: ./run setup builds it where there is a C compiler")
     found = measure_compiled(rounds)
     if as_json:
@@ -171,5 +173,5 @@ def compare_compiled(
         table.add_column(heading, justify="right" if heading else "left")
     for each in found:
         mark = "" if each.ratio >= LEAST else " ✗"
-        table.add_row(each.function, f"{each.python_us:.1f}", f"{each.twin_us:.1f}", f"{each.ratio:.1f}{mark}")
+        table.add_row(each.function, f"{each.python_us:.1f}", f"{each.native_us:.1f}", f"{each.ratio:.1f}{mark}")
     Console().print(table)

@@ -1,4 +1,4 @@
-"""A Redis client's connection on partitions that are all here, for `./run bench compiled`: with the twin, and without."""
+"""A Redis client's connection on partitions that are all here, for `./run bench compiled`: in native code and in Python."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def install_locked(env: Mapping[str, str]) -> None:
     run(PYTHON, "-m", "compileall", "-q", "-j", "0", *(package / "src" for package in PACKAGES))
 
 
-def install_twins(env: Mapping[str, str]) -> None:
+def install_native(env: Mapping[str, str]) -> None:
     """Builds phalanx-native into .venv, where there is a C compiler: Phalanx is the same without it, only slower.
 
     With CI set, what is missing is installed where rights allow, as no test may be skipped there.
@@ -257,7 +257,7 @@ def bootstrap(stamp: str) -> None:
         settings = pip_settings()
         install_uv()
         install_locked(uv_environment(settings))
-        install_twins(uv_environment(settings))
+        install_native(uv_environment(settings))
         complete_activation()
         STAMP.write_text(stamp)
 

@@ -231,7 +231,7 @@ def side_doors(code: Code) -> Iterator[Place]:
     for body in code.tree.bodies:
         for node in body.nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                is_native = node.func.attr in NATIVE_WRITES and ast.unparse(node.func.value) == "TWINS"
+                is_native = node.func.attr in NATIVE_WRITES and ast.unparse(node.func.value) == "NATIVE"
                 if is_native or node.func.attr in PAST_THE_DOOR:
                     yield code.at(body.module, node, f"{body.node.name}: {node.func.attr}")
 

@@ -185,7 +185,7 @@ def skip(owned) -> None:
 def put(owned, leader, key) -> None:
     owned.commit_plain(key)
     leader.commit_plain(key)
-    TWINS.put_values(key)
+    NATIVE.put_values(key)
     leader.commit(key)
     commands.carry_out(key)
 """,

@@ -35,7 +35,7 @@ from phalanx_protocols.resp.server import RespServer
 from support.harness import Cluster
 
 compiled_only = pytest.mark.skipif(
-    leader.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
+    leader.NATIVE is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
 )
 
 COUNT = 3
@@ -158,9 +158,9 @@ def play(states: Sequence[str], pieces: Sequence[bytes]) -> Any:
 
 
 def is_same(states: Sequence[str], pieces: Sequence[bytes]) -> None:
-    with_twin = play(states, pieces)
-    with mock.patch.object(leader, "TWINS", None):
-        assert play(states, pieces) == with_twin
+    in_native_code = play(states, pieces)
+    with mock.patch.object(leader, "NATIVE", None):
+        assert play(states, pieces) == in_native_code
 
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
@@ -295,8 +295,8 @@ def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
 
 @compiled_only
 def test_objects_of_other_classes_are_left_to_python_and_nothing_is_kept() -> None:
-    twins = leader.TWINS
-    assert twins is not None
+    native = leader.NATIVE
+    assert native is not None
 
     async def make() -> Member:
         return Member(["plain"] * COUNT)
@@ -308,7 +308,7 @@ def test_objects_of_other_classes_are_left_to_python_and_nothing_is_kept() -> No
         pass
 
     def once(owned: list[Any]) -> int:
-        return twins.carry_out(owned, MAP, data, 0, 99, 9_999, b"_", 1, 1, True, 99, 99, 1)[0]
+        return native.carry_out(owned, MAP, data, 0, 99, 9_999, b"_", 1, 1, True, 99, 99, 1)[0]
 
     assert once([object()] * COUNT) == once([None] * COUNT) == once([]) == 0
     owned = member.node.grid.ownership.owned

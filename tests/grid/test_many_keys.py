@@ -1,4 +1,4 @@
-"""Bulk reads and writes of plain entries have twins: replies and replicas are the same with them and without."""
+"""Bulk reads and writes of plain entries have native versions: replies and replicas are the same with them and without."""
 
 import tracemalloc
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from phalanx.wire import messages as m
 from support.harness import CLIENT, TEXT, Cluster
 
 compiled_only = pytest.mark.skipif(
-    many_keys.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
+    many_keys.NATIVE is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
 )
 
 THIS = MemberId("a:1/1")
@@ -63,7 +63,7 @@ def put_values(owned: list[OwnedPartition | None], *arguments: Any) -> bool:
 
 
 def fields_of(each: Any) -> dict[str, Any]:
-    """All slots of an object; of what is no plain value, its type. A new slot is compared, too: a twin must know of it."""
+    """All slots of an object; of what is no plain value, its type. A new slot is compared, too: a native function must know of it."""
     found = {name: getattr(each, name) for name in type(each).__slots__}
     return {name: value if isinstance(value, PLAIN) else type(value) for name, value in found.items()}
 
@@ -90,7 +90,7 @@ def state_of(owned_by_number: list[OwnedPartition | None]) -> list[Any]:
 def test_values_are_the_same(states: list[str], keys: list[bytes], max_bytes: int) -> None:
     owned = [partition_in(state, number) for number, state in enumerate(states)]
     found = many_keys.find_values(owned, "m", keys, max_bytes, NOW)
-    with mock.patch.object(many_keys, "TWINS", None):
+    with mock.patch.object(many_keys, "NATIVE", None):
         assert many_keys.find_values(owned, "m", keys, max_bytes, NOW) == found
 
 
@@ -100,7 +100,7 @@ def test_values_are_the_same(states: list[str], keys: list[bytes], max_bytes: in
     st.lists(st.tuples(st.sampled_from(KEYS), st.binary(max_size=9)), max_size=20),
 )
 def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, bytes]]) -> None:
-    """In a member, by a request: one member has twins, the other has none."""
+    """In a member, by a request: one member has native functions, the other has none."""
 
     def played() -> Any:
         c = Cluster("A", partition_count=COUNT, backup_count=0)
@@ -119,13 +119,13 @@ def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, by
         c.nodes["A"]._handlers[m.PutAll](CLIENT, request, c.now)
         return grid.copies.out.take(), state_of(grid.ownership.owned), grid.clock.read(c.now)
 
-    with_twins = played()
-    with mock.patch.object(leader, "TWINS", None):
-        assert played() == with_twins
+    in_native_code = played()
+    with mock.patch.object(leader, "NATIVE", None):
+        assert played() == in_native_code
 
 
 @compiled_only
-def test_plain_entries_are_put_by_the_twin_and_others_are_not() -> None:
+def test_plain_entries_are_put_in_native_code_and_others_are_not() -> None:
     for state in STATES:
         owned = [partition_in(state, number) for number in range(COUNT)]
         before = repr(state_of(owned))
@@ -154,15 +154,15 @@ def test_what_is_no_bytes_is_refused_before_anything_is_stored(wrong: Any) -> No
 
 @compiled_only
 def test_objects_of_other_classes_are_left_to_python() -> None:
-    assert many_keys.TWINS is not None
-    assert leader.TWINS is not None
+    assert many_keys.NATIVE is not None
+    assert leader.NATIVE is not None
 
     class Other(OwnedPartition):
         pass
 
     owned: list[Any] = [Other(Term(0, 1, THIS), Replica(), CopyFlow(Outbox(THIS), 1)), object()]
-    assert many_keys.TWINS.find_values(owned, "m", KEYS, NOW, 99, STAMP_BYTES, 1) is None
-    assert leader.TWINS.put_values(owned, "m", KEYS, KEYS, b"", 1) is False
+    assert many_keys.NATIVE.find_values(owned, "m", KEYS, NOW, 99, STAMP_BYTES, 1) is None
+    assert leader.NATIVE.put_values(owned, "m", KEYS, KEYS, b"", 1) is False
 
 
 @compiled_only

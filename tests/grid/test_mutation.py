@@ -186,14 +186,14 @@ def test_nothing_else_numbers_a_mutation() -> None:
     assert found_in(sets_number) == NUMBERS
 
 
-def test_nothing_else_writes_in_compiled_code() -> None:
-    """The twins of `commit_plain` number what they write."""
+def test_nothing_else_writes_in_native_code() -> None:
+    """The native versions of `commit_plain` number what they write."""
     source = GRID.parent
     importers = {
         path.name
         for path in sorted(source.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and node.attr == "Commands" and "TWINS" in ast.unparse(node.value)
+        if isinstance(node, ast.Attribute) and node.attr == "Commands" and "NATIVE" in ast.unparse(node.value)
     }
     assert importers == {"leader.py"}
 

@@ -1,4 +1,4 @@
-"""Rows of a copy change a map as the same entries do one by one, whatever else the map knows, with the twin and without."""
+"""Rows of a copy change a map as the same entries do one by one, whatever else the map knows, in native code and in Python."""
 
 from collections import deque
 from typing import Any
@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from phalanx.codec import compiled, rows
+from phalanx.codec import native, rows
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.grid.replica.access_statistics import COUNTS, TIMES, AccessStatistics
 from phalanx.grid.replica.eviction_order import EvictionOrder
@@ -65,11 +65,11 @@ def told(each: Any) -> Any:
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("twins", [compiled.TWINS, None], ids=["compiled", "python"])
-def test_rows_change_a_map_as_their_entries_do(state: str, twins: Any) -> None:
+@pytest.mark.parametrize("functions", [native.NATIVE, None], ids=["native", "python"])
+def test_rows_change_a_map_as_their_entries_do(state: str, functions: Any) -> None:
     by_rows, by_entries = store_in(state), store_in(state)
     values = [stored(key, 7) for key in KEYS]
-    with mock.patch.object(rows, "TWINS", twins):
+    with mock.patch.object(rows, "NATIVE", functions):
         by_rows.put_rows(rows.pack_rows(KEYS, values), NOW)
     by_entries.put_many(KEYS, values, 0, NOW)
     assert by_rows.entries == dict(zip(KEYS, values, strict=True))

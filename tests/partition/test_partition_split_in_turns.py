@@ -104,7 +104,7 @@ def count_hashed_keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         count += 1
         return digest(*of)
 
-    monkeypatch.setattr(hashing, "TWINS", None)
+    monkeypatch.setattr(hashing, "NATIVE", None)
     monkeypatch.setattr(hashing, "mmh3_32_sintdigest", counted)
     return lambda: count
 

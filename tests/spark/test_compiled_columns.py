@@ -1,4 +1,4 @@
-"""The compiled twins of loops over columns do what numpy and Arrow do: results are compared."""
+"""The native versions of loops over columns do what numpy and Arrow do: results are compared."""
 
 from typing import Any
 from unittest import mock
@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.codec import compiled
-from phalanx_spark.columns import cells, packing, pages, scalars
+from phalanx_spark.columns import cells, native, packing, pages, scalars
 from phalanx_spark.columns.pages import PageWalk, ScannedPage
 
 pytestmark = pytest.mark.skipif(
-    compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
+    native.NATIVE is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
 )
 
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from(
@@ -24,7 +23,7 @@ INT_TAGS = st.sampled_from([*range(0xCC, 0xD4)]).map(lambda tag: bytes([tag])) |
 
 
 def in_python(module: Any, function: Any, *arguments: Any) -> Any:
-    with mock.patch.object(module, "TWINS", None):
+    with mock.patch.object(module, "NATIVE", None):
         return function(*arguments)
 
 
@@ -84,30 +83,30 @@ def test_rows_are_packed_the_same(pairs: list[tuple[bytes, bytes]], count: int, 
 
 
 def test_columns_that_do_not_belong_together_are_refused() -> None:
-    twins = compiled.TWINS
-    assert twins is not None
+    functions = native.NATIVE
+    assert functions is not None
     octets, two, three = np.zeros(9, np.uint8), np.array([0, 1], np.int64), np.array([0, 1, 2], np.int64)
     few, flags = np.array([0, 99], np.int32), np.ones(2, np.uint8)
     for call in (
-        lambda: twins.match_literal(octets, three, b"a", flags),
-        lambda: twins.read_integers(octets, octets, two, two, flags),
-        lambda: twins.join_pieces([]),
-        lambda: twins.join_pieces([(octets, few)]),
-        lambda: twins.join_pieces([(octets, np.array([5, 2], np.int32))]),
-        lambda: twins.join_pieces([(octets, np.array([0, 2], np.int32)), (octets, np.array([0], np.int32))]),
-        lambda: twins.pack_by_partition(octets, two, octets, three, 3, 1),
+        lambda: functions.match_literal(octets, three, b"a", flags),
+        lambda: functions.read_integers(octets, octets, two, two, flags),
+        lambda: functions.join_pieces([]),
+        lambda: functions.join_pieces([(octets, few)]),
+        lambda: functions.join_pieces([(octets, np.array([5, 2], np.int32))]),
+        lambda: functions.join_pieces([(octets, np.array([0, 2], np.int32)), (octets, np.array([0], np.int32))]),
+        lambda: functions.pack_by_partition(octets, two, octets, three, 3, 1),
     ):
         with pytest.raises(ValueError, match=r"rows|pieces|beyond|keys"):
             call()
 
 
 def test_places_outside_a_page_do_not_fit() -> None:
-    twins = compiled.TWINS
-    assert twins is not None
+    functions = native.NATIVE
+    assert functions is not None
     octets, at = np.full(9, 0xCF, np.uint8), np.array([-1, 2, 9, 2**62, -(2**63)], np.int64)
     flags, values = np.ones(5, np.uint8), np.ones(5, np.int64)
-    twins.match_literal(octets, at, b"\xcf", flags)
+    functions.match_literal(octets, at, b"\xcf", flags)
     assert flags.tolist() == [0, 1, 0, 0, 0]
-    twins.read_integers(octets, np.full(5, 0xD3, np.uint8), at, values, flags)
+    functions.read_integers(octets, np.full(5, 0xD3, np.uint8), at, values, flags)
     assert flags.tolist() == [0] * 5
     assert values.tolist() == [0] * 5

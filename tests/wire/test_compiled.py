@@ -1,4 +1,4 @@
-"""The compiled twins do what the functions in Python do, with all that may come: results and errors are compared."""
+"""The native functions do what the functions in Python do, with all that may come: results and errors are compared."""
 
 import sys
 import tracemalloc
@@ -6,24 +6,39 @@ from array import array
 from collections.abc import Callable
 from itertools import accumulate, pairwise
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.codec import compiled, hashing, rows, values
-from phalanx.codec.compiled import INTERFACE, find_twins
+from phalanx.codec import hashing, native, rows, values
+from phalanx.codec.native import INTERFACE, find_native
 from phalanx.common import errors
 from phalanx.grid.replication import copying
 from phalanx.grid.serving import packing
 from phalanx.maps import grouping
 
+if TYPE_CHECKING:
+    import phalanx_native
+
+    from phalanx.codec.native import NativeCodec
+    from phalanx.grid.replica.native import NativeGrid
+    from phalanx.maps.grouping import NativeGrouping
+    from phalanx_protocols.hazelcast.native import NativeFrames
+    from phalanx_spark.columns.native import NativeColumns
+
+    # mypy compares what each package calls with what phalanx-native has.
+    PARTS: tuple[NativeCodec, NativeGrouping, NativeGrid, NativeFrames, NativeColumns] = (
+        phalanx_native, phalanx_native, phalanx_native, phalanx_native, phalanx_native,
+    )  # fmt: skip
+
 compiled_only = pytest.mark.skipif(
-    compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
+    native.NATIVE is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
 )
 
+FUNCTIONS: Any = find_native()
 Outcome = tuple[str, Any]
 
 ANY_INT = st.integers() | st.sampled_from([2**63 - 1, 2**63, -(2**63), -(2**63) - 1])
@@ -58,15 +73,15 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Outcome:
 
 def both(module: ModuleType, name: str, *arguments: Any) -> tuple[Outcome, Outcome]:
     function = getattr(module, name)
-    twin = outcome(function, *arguments)
-    with mock.patch.object(module, "TWINS", None):
-        return twin, outcome(function, *arguments)
+    native_outcome = outcome(function, *arguments)
+    with mock.patch.object(module, "NATIVE", None):
+        return native_outcome, outcome(function, *arguments)
 
 
 def check(module: ModuleType, name: str, *arguments: Any) -> None:
-    twin, pure = both(module, name, *arguments)
+    in_native_code, pure = both(module, name, *arguments)
     # NaN differs from itself.
-    assert twin == pure or repr(twin) == repr(pure)
+    assert in_native_code == pure or repr(in_native_code) == repr(pure)
 
 
 @compiled_only
@@ -141,32 +156,30 @@ def test_rows_are_the_same(pairs: list[tuple[bytes, bytes]], before: bytes, pref
 )
 def test_rows_are_added_the_same(entries: dict[bytes, bytes], pairs: list[tuple[bytes, bytes]]) -> None:
     packed = rows.pack_rows([key for key, _ in pairs], [value for _, value in pairs])
-    with_twin, without = dict(entries), dict(entries)
-    told = rows.add_rows(with_twin, packed)
-    with mock.patch.object(rows, "TWINS", None):
+    in_native_code, without = dict(entries), dict(entries)
+    told = rows.add_rows(in_native_code, packed)
+    with mock.patch.object(rows, "NATIVE", None):
         assert rows.add_rows(without, packed) == told
-    assert with_twin == without == entries | dict(pairs)
+    assert in_native_code == without == entries | dict(pairs)
     new, grown = told
-    assert new == len(with_twin) - len(entries)
-    held = [sum(map(len, each)) + sum(map(len, each.values())) for each in (entries, with_twin)]
+    assert new == len(in_native_code) - len(entries)
+    held = [sum(map(len, each)) + sum(map(len, each.values())) for each in (entries, in_native_code)]
     assert grown == held[1] - held[0]
 
 
 @compiled_only
 @given(st.binary(max_size=40) | st.binary(max_size=30).map(lambda rest: b"\1\0\0\0" + rest))
 def test_what_is_no_packed_rows_adds_nothing(data: bytes) -> None:
-    twins = compiled.TWINS
-    assert twins is not None
     entries: dict[bytes, bytes] = {}
     try:
         rows.extents_of(data)
     except rows.BadRows:
-        for call in (lambda: twins.add_rows(entries, data), lambda: twins.greatest_head(data, 8)):
+        for name, *arguments in (("add_rows", entries, data), ("greatest_head", data, 8)):
             with pytest.raises(ValueError, match=r"packed rows"):
-                call()
+                getattr(FUNCTIONS, str(name))(*arguments)
         assert not entries
     else:
-        assert twins.add_rows(entries, data)[0] == len(entries)
+        assert FUNCTIONS.add_rows(entries, data)[0] == len(entries)
 
 
 @compiled_only
@@ -204,27 +217,26 @@ def test_groups_of_owners_are_the_same(pairs: list[tuple[bytes, bytes]], owner_o
 @compiled_only
 @given(st.lists(st.integers(0, 9), max_size=9), st.lists(st.integers(0, 9), max_size=9))
 def test_items_come_to_the_same_places(indexes: list[int], items: list[int]) -> None:
-    with_twin: list[Any] = [None] * 10
-    without = [*with_twin]
+    in_native_code: list[Any] = [None] * 10
+    without = [*in_native_code]
     some = items[: len(indexes)]
-    grouping.put_at(with_twin, indexes, some)
-    with mock.patch.object(grouping, "TWINS", None):
+    grouping.put_at(in_native_code, indexes, some)
+    with mock.patch.object(grouping, "NATIVE", None):
         grouping.put_at(without, indexes, some)
-    assert with_twin == without
+    assert in_native_code == without
 
 
 @compiled_only
 def test_no_item_comes_beyond_the_list() -> None:
-    assert compiled.TWINS is not None
     for wrong in ([3], [-1], [0, 2**40]):
         with pytest.raises(IndexError):
-            compiled.TWINS.put_at([0, 1, 2], wrong, wrong)
+            FUNCTIONS.put_at([0, 1, 2], wrong, wrong)
     with pytest.raises(ValueError, match="2 items for 1 places"):
-        compiled.TWINS.put_at([0, 1, 2], [0], [5, 6])
+        FUNCTIONS.put_at([0, 1, 2], [0], [5, 6])
     with pytest.raises(ValueError, match="2 keys and 1 values"):
-        compiled.TWINS.group_by_owner([b"key", b"other"], [b"value"], [0], 1)
+        FUNCTIONS.group_by_owner([b"key", b"other"], [b"value"], [0], 1)
     with pytest.raises(ZeroDivisionError):
-        compiled.TWINS.group_by_owner([b"key"], [], [], 1)
+        FUNCTIONS.group_by_owner([b"key"], [], [], 1)
 
 
 def ends_of(items: list[bytes]) -> "array[int]":
@@ -234,12 +246,10 @@ def ends_of(items: list[bytes]) -> "array[int]":
 @compiled_only
 @given(st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=40))), st.integers(1, 300))
 def test_rows_of_partitions_are_the_same(pairs: list[tuple[bytes, bytes]], count: int) -> None:
-    twins = compiled.TWINS
-    assert twins is not None
     keys, stored = [key for key, _ in pairs], [value for _, value in pairs]
     key_column = array("B", b"".join(keys)), ends_of(keys)
     value_column = array("B", b"".join(stored)), ends_of(stored)
-    packed = twins.pack_by_partition(*key_column, *value_column, count, hashing.HASH_SEED)
+    packed = FUNCTIONS.pack_by_partition(*key_column, *value_column, count, hashing.HASH_SEED)
     assert packed == rows.rows_by_partition(keys, stored, count)
     assert list(packed) == sorted(packed)
 
@@ -247,14 +257,12 @@ def test_rows_of_partitions_are_the_same(pairs: list[tuple[bytes, bytes]], count
 @compiled_only
 @given(st.lists(st.integers(-5, 50), min_size=1, max_size=5), st.lists(st.integers(-5, 50), min_size=1, max_size=5))
 def test_no_row_is_read_beyond_the_columns(key_ends: list[int], value_ends: list[int]) -> None:
-    twins = compiled.TWINS
-    assert twins is not None
     data = array("B", bytes(40))
     is_sound = len(key_ends) == len(value_ends) and all(
         0 <= at <= to <= 40 for ends in (key_ends, value_ends) for at, to in pairwise([0, *ends])
     )
     try:
-        twins.pack_by_partition(data, array("q", key_ends), data, array("q", value_ends), 3, 1)
+        FUNCTIONS.pack_by_partition(data, array("q", key_ends), data, array("q", value_ends), 3, 1)
     except ValueError:
         assert not is_sound
     else:
@@ -264,9 +272,8 @@ def test_no_row_is_read_beyond_the_columns(key_ends: list[int], value_ends: list
 @compiled_only
 @given(st.binary(max_size=60), st.integers(-9, 70), st.integers(-9, 70), st.integers(-9, 2**40), st.binary(max_size=5))
 def test_no_item_is_read_beyond_the_bytes(data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> None:
-    assert compiled.TWINS is not None
     try:
-        items = compiled.TWINS.split_rows(data, sizes, begin, many, prefix)
+        items = FUNCTIONS.split_rows(data, sizes, begin, many, prefix)
     except ValueError:
         return
     assert b"".join(item[len(prefix) :] for item in items) in data
@@ -275,39 +282,37 @@ def test_no_item_is_read_beyond_the_bytes(data: bytes, sizes: int, begin: int, m
 @compiled_only
 @pytest.mark.parametrize("wrong", ["text", None, 5, bytearray(b"key")])
 def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
-    twins = compiled.TWINS
-    assert twins is not None
-    for call in (
-        lambda: twins.partitions_of([wrong], 271, 1),
-        lambda: twins.pack_rows([wrong], [b""]),
-        lambda: twins.sizes_of([wrong]),
-        lambda: twins.group_by_owner([wrong], [], [0], 1),
-        lambda: twins.split_rows(wrong, 0, 0, 0, b""),
-        lambda: twins.sizes_in(wrong),
-        lambda: twins.page_of_entries({b"key": wrong}, 99),
-        lambda: twins.next_rows({b"key": wrong}, [b"key"], 9, 9, 9),
-        lambda: twins.next_rows({b"key": b"value"}, [wrong], 9, 9, 9),
-        lambda: twins.greatest_head(wrong, 8),
-        lambda: twins.add_rows({}, wrong),
-        lambda: twins.add_rows({b"key": wrong}, rows.pack_rows([b"key"], [b"value"])),
-        lambda: twins.keys_to_data([object()], lambda key: wrong),
-    ):
+    calls: list[Callable[[], object]] = [
+        lambda: FUNCTIONS.partitions_of([wrong], 271, 1),
+        lambda: FUNCTIONS.pack_rows([wrong], [b""]),
+        lambda: FUNCTIONS.sizes_of([wrong]),
+        lambda: FUNCTIONS.group_by_owner([wrong], [], [0], 1),
+        lambda: FUNCTIONS.split_rows(wrong, 0, 0, 0, b""),
+        lambda: FUNCTIONS.sizes_in(wrong),
+        lambda: FUNCTIONS.page_of_entries({b"key": wrong}, 99),
+        lambda: FUNCTIONS.next_rows({b"key": wrong}, [b"key"], 9, 9, 9),
+        lambda: FUNCTIONS.next_rows({b"key": b"value"}, [wrong], 9, 9, 9),
+        lambda: FUNCTIONS.greatest_head(wrong, 8),
+        lambda: FUNCTIONS.add_rows({}, wrong),
+        lambda: FUNCTIONS.add_rows({b"key": wrong}, rows.pack_rows([b"key"], [b"value"])),
+        lambda: FUNCTIONS.keys_to_data([object()], lambda key: wrong),
+    ]
+    for call in calls:
         with pytest.raises(TypeError):
             call()
     with pytest.raises(ZeroDivisionError):
-        twins.partitions_of([b"key"], 0, 1)
+        FUNCTIONS.partitions_of([b"key"], 0, 1)
 
 
 @compiled_only
 def test_a_list_that_changes_meanwhile_does_no_harm() -> None:
-    assert compiled.TWINS is not None
     keys: list[Any] = [object() for _ in range(1_000)]
 
     def other(key: object) -> bytes:
         keys.clear()
         return b"data"
 
-    assert compiled.TWINS.keys_to_data(keys, other) == [b"data"] * 1_000
+    assert FUNCTIONS.keys_to_data(keys, other) == [b"data"] * 1_000
 
 
 @compiled_only
@@ -329,9 +334,8 @@ def test_nothing_is_kept() -> None:
         grouping.group_by_owner(keys, keys, [0, 1, -3])
         copying.next_rows(dict(zip(stored, stored, strict=True)), stored, 100, 10_000)
         packing.page_of_entries(dict(zip(stored, stored, strict=True)), 10_000_000)
-        assert compiled.TWINS is not None
         octets, ends = array("B", b"".join(stored)), ends_of(stored)
-        compiled.TWINS.pack_by_partition(octets, ends, octets, ends, 271, 1)
+        FUNCTIONS.pack_by_partition(octets, ends, octets, ends, 271, 1)
         for broken in ([b"\xff\xff\xff\xf5\0\0\0\1\xff"], [b"no type"]):
             with pytest.raises(errors.CorruptDataError):
                 values.values_from_data(broken)
@@ -352,18 +356,18 @@ def test_nothing_is_kept() -> None:
 def test_a_package_that_does_not_fit_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "phalanx_native", SimpleNamespace(INTERFACE=INTERFACE + 1))
     with pytest.warns(UserWarning, match="install the two of one release"):
-        assert find_twins() is None
+        assert find_native() is None
 
 
 def test_all_works_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "phalanx_native", None)
-    assert find_twins() is None
+    assert find_native() is None
 
 
 @compiled_only
 def test_the_environment_can_leave_it_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "phalanx_native")
     monkeypatch.setenv("PHALANX_PURE", "1")
-    assert find_twins() is None
+    assert find_native() is None
     monkeypatch.delenv("PHALANX_PURE")
-    assert find_twins() is not None
+    assert find_native() is not None

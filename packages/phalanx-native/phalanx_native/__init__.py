@@ -1,4 +1,4 @@
-"""Compiled twins of Phalanx's functions on many keys or values: see `phalanx.codec.compiled`."""
+"""Native versions of Phalanx's functions on many keys or values: see `phalanx.codec.native`."""
 
 import os
 

@@ -53,7 +53,7 @@ cdef Py_ssize_t offset_of(type kind, str name) except -1:
 
 
 cdef class Stores:
-    """The twins that know where the objects of these classes have their fields."""
+    """The functions that know where the objects of these classes have their fields."""
 
     def __init__(self, type owned not None, type replica not None, type store not None):
         """`owned`, `replica`, `store`: OwnedPartition, Replica and MapStore of `phalanx.grid`."""

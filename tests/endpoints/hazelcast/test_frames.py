@@ -81,7 +81,7 @@ def mark_kinds(found: list[frames.Message]) -> list[list[bool]]:
 
 
 @given(st.data())
-def test_the_twin_reads_as_python_does(drawn: st.DataObject) -> None:
+def test_native_code_reads_as_python_does(drawn: st.DataObject) -> None:
     """Whole messages, messages in part, and changed ones."""
     whole = bytearray(MESSAGE * drawn.draw(st.integers(1, 3)))
     for _ in range(drawn.draw(st.integers(0, 3))):
@@ -91,18 +91,18 @@ def test_the_twin_reads_as_python_does(drawn: st.DataObject) -> None:
     most = drawn.draw(st.sampled_from((60, 140, 10_000)))
     compiled = read(pieces, most)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "TWINS", None)
+        patch.setattr(frames, "NATIVE", None)
         pure = read(pieces, most)
     assert compiled == pure
     assert mark_kinds(compiled[0]) == mark_kinds(pure[0])
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.none() | st.binary(max_size=40)), max_size=6))
-def test_the_twin_makes_the_frames_that_python_makes(entries: list[tuple[bytes, bytes | None]]) -> None:
+def test_native_code_makes_the_frames_that_python_makes(entries: list[tuple[bytes, bytes | None]]) -> None:
     keys, values = [key for key, _ in entries], [value for _, value in entries]
     compiled = data.present_frames(keys, values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "TWINS", None)
+        patch.setattr(data, "NATIVE", None)
         assert data.present_frames(keys, values) == compiled
     with pytest.raises(ValueError, match=r"values|argument"):
         data.present_frames([*keys, b"k"], values)

@@ -1,4 +1,4 @@
-"""What is stored and sent: serialised values, packed rows, Compact objects. The compiled twins do what the functions in Python do."""
+"""What is stored and sent: serialised values, packed rows, Compact objects. The native functions do what the functions in Python do."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from phalanx.codec import json_dicts, rows
 from phalanx.codec import values as codec
 from phalanx.codec.compact import COMPACT_READERS
 from phalanx.codec.compact_schemas import stored_schema
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.fields import UNREADABLE, fields_of, key_of
+from phalanx.codec.native import NATIVE
 from phalanx.common.errors import PhalanxError
 
 READ_BYTES = 16 * 1024
@@ -32,17 +32,17 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> tuple[str, Any]:
 
 
 def both(module: ModuleType, name: str, *arguments: Any) -> Any:
-    """Return the outcome of a function that has a compiled twin, if both have the same. Raises `Wrong`."""
+    """Return the outcome of a function that has a native version, if both have the same. Raises `Wrong`."""
     function = getattr(module, name)
-    twin = outcome(function, *arguments)
-    if TWINS is None:
-        return twin
-    with mock.patch.object(module, "TWINS", None):
+    native = outcome(function, *arguments)
+    if NATIVE is None:
+        return native
+    with mock.patch.object(module, "NATIVE", None):
         pure = outcome(function, *arguments)
     # Which of two faults is told can depend on how deep the stack is: the class of the error is compared, and not its text.
-    if twin[0] != pure[0] or (not twin[0] and shown(twin) != shown(pure)):
-        raise Wrong(f"{name}: the twin {shown(twin)[:300]}, in Python {shown(pure)[:300]}")
-    return twin
+    if native[0] != pure[0] or (not native[0] and shown(native) != shown(pure)):
+        raise Wrong(f"{name}: in native code {shown(native)[:300]}, in Python {shown(pure)[:300]}")
+    return native
 
 
 def shown(value: Any, depth: int = 0) -> str:

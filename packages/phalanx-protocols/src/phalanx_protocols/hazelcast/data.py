@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from phalanx.codec.compiled import TWINS
 from phalanx_protocols.hazelcast.frames import FRAME_HEAD_BYTES
+from phalanx_protocols.hazelcast.native import NATIVE
 
 HASH_BYTES: Final = 4
 MIN_DATA_BYTES: Final = 8
@@ -33,8 +33,8 @@ def data_frames(datas: Iterable[bytes]) -> bytes:
 
 def present_frames(keys: Sequence[bytes], values: Sequence[bytes | None]) -> bytes:
     """Return the frames of entries, but of those without a value."""
-    if TWINS is not None:
-        return TWINS.present_frames(keys, values)
+    if NATIVE is not None:
+        return NATIVE.present_frames(keys, values)
     present = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
     return entry_frames([key for key, _ in present], [value for _, value in present])
 

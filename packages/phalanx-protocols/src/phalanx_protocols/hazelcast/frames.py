@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from phalanx.codec.compiled import TWINS
+from phalanx_protocols.hazelcast.native import NATIVE
 
 FINAL: Final = 1 << 13
 BEGIN_STRUCTURE: Final = 1 << 12
@@ -106,8 +106,8 @@ class MessageReader:
         """Return the next whole message; None: more bytes are needed. Raises `BadFrame`."""
         frames, data, at = self._frames, self._data, self._at
         size, wanted, total, most = len(data), self._wanted, self._frames_bytes, self.max_bytes
-        if TWINS is not None and not frames and size - at >= wanted:
-            whole = TWINS.whole_message(data, at, most, MAX_FRAMES, BEGIN, END, NULL)
+        if NATIVE is not None and not frames and size - at >= wanted:
+            whole = NATIVE.whole_message(data, at, most, MAX_FRAMES, BEGIN, END, NULL)
             if whole is not None:
                 self._wanted = FRAME_HEAD_BYTES
                 self.messages += 1

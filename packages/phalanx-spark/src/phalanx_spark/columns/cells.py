@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
 from phalanx.common.invariant import invariant
 from phalanx_spark.columns.arrow import (
@@ -33,6 +32,7 @@ from phalanx_spark.columns.arrow import (
     to_mask,
     to_numpy,
 )
+from phalanx_spark.columns.native import NATIVE
 
 NIL = b"\xc0"
 _EMPTY = binary_scalar(b"")
@@ -72,8 +72,8 @@ def join(pieces: list[Array]) -> Array:
     """Concatenate the pieces of each row."""
     if len(pieces) == 1:
         return pieces[0]
-    if TWINS is not None:
-        return from_buffers(*TWINS.join_pieces([to_buffers(piece) for piece in pieces]))
+    if NATIVE is not None:
+        return from_buffers(*NATIVE.join_pieces([to_buffers(piece) for piece in pieces]))
     return pc.binary_join_element_wise(*pieces, _EMPTY)
 
 
@@ -182,8 +182,8 @@ def _booleans(head: bytes, column: Array) -> Array:
 
 
 def _integers(head: bytes, values: Ints) -> Array:
-    if TWINS is not None:
-        return from_buffers(*TWINS.write_integers(head, np.ascontiguousarray(values)))
+    if NATIVE is not None:
+        return from_buffers(*NATIVE.write_integers(head, np.ascontiguousarray(values)))
     count, start = len(values), len(head)
     classes = np.searchsorted(_INT_BOUNDS, values, side="right")
     cells = np.empty((count, start + 9), np.uint8)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.hashing import HASH_SEED
 from phalanx.codec.rows import NUMBER_BYTES
 from phalanx_spark.columns.arrow import Array, from_numpy, to_large_buffers
 from phalanx_spark.columns.hashing import partitions_of
+from phalanx_spark.columns.native import NATIVE
 
 
 def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[int, bytes]:
     """Pack the rows of each partition, in their order in the columns: `codec.rows.rows_by_partition`, of binary arrays."""
     if not len(keys):
         return {}
-    if TWINS is not None:
-        return TWINS.pack_by_partition(*to_large_buffers(keys), *to_large_buffers(values), partition_count, HASH_SEED)
+    if NATIVE is not None:
+        return NATIVE.pack_by_partition(*to_large_buffers(keys), *to_large_buffers(values), partition_count, HASH_SEED)
     partitions = partitions_of(keys, partition_count)
     order = np.argsort(partitions, kind="stable").astype(np.int32)
     rows = from_numpy(order, pa.int32())

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from phalanx.codec.compiled import TWINS
 from phalanx_spark.columns.arrow import Array, Mask, Vector
+from phalanx_spark.columns.native import NATIVE
 
 _SPARE = 256
 """How many bytes positions can go behind the last row before they are set back: rows that do not fit go anywhere."""
@@ -140,8 +140,8 @@ class PageWalk:
 
     def expect(self, literal: bytes) -> None:
         """Skip these bytes in every row. Rows that have other bytes there do not fit."""
-        if TWINS is not None:
-            TWINS.match_literal(self.page.bytes, self.at, literal, self.fits.view(np.uint8))
+        if NATIVE is not None:
+            NATIVE.match_literal(self.page.bytes, self.at, literal, self.fits.view(np.uint8))
             self.step(len(literal), len(literal))
             return
         words = self.page.view(">u8")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
 from phalanx_spark.columns.arrow import Array, Mask, Vector, from_numpy, from_slices, null_where
+from phalanx_spark.columns.native import NATIVE
 from phalanx_spark.columns.pages import (
     BINARY_WIDTH,
     EXTENSION_LENGTH,
@@ -39,9 +39,9 @@ def _numbers(kind: Any, values: Vector, nulls: Mask) -> Finish:
 
 def integers_at(page: ScannedPage, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
     """Return the integers with these tags and with their payload at these places, and whether a long can hold each."""
-    if TWINS is not None:
+    if NATIVE is not None:
         found, fits = np.empty(len(at), np.int64), np.empty(len(at), np.bool_)
-        TWINS.read_integers(page.bytes, tags, at, found, fits.view(np.uint8))
+        NATIVE.read_integers(page.bytes, tags, at, found, fits.view(np.uint8))
         return found, fits
     kinds = INT_KIND[tags]
     shifts = INT_SHIFT[tags]

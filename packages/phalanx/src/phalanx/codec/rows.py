@@ -14,8 +14,8 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.hashing import partitions_of
+from phalanx.codec.native import NATIVE
 from phalanx.common.clock import STAMP_BYTES
 
 NUMBER_BYTES: Final = 4
@@ -48,20 +48,20 @@ def extent_of(sizes: Collection[int]) -> Extent:
 
 def extent_of_items(items: Collection[bytes]) -> Extent:
     """Return the number of these items, and their bytes in total."""
-    if TWINS is not None:
-        return Extent._make(TWINS.sizes_of(items))
+    if NATIVE is not None:
+        return Extent._make(NATIVE.sizes_of(items))
     return extent_of(list(map(len, items)))
 
 
 def total_bytes(items: Collection[bytes]) -> int:
     """Return the bytes of these items in total."""
-    return TWINS.sizes_of(items)[1] if TWINS is not None else sum(map(len, items))
+    return NATIVE.sizes_of(items)[1] if NATIVE is not None else sum(map(len, items))
 
 
 def without_prefixes(values: Sequence[bytes | None], prefix_bytes: int) -> list[bytes | None]:
     """Remove the first `prefix_bytes` of each value; None stays None."""
-    if TWINS is not None:
-        return TWINS.without_prefixes(values, prefix_bytes)
+    if NATIVE is not None:
+        return NATIVE.without_prefixes(values, prefix_bytes)
     return [value[prefix_bytes:] if value is not None else None for value in values]
 
 
@@ -91,8 +91,8 @@ def extents_of(data: bytes, start: int = 0) -> tuple[Extent, Extent]:
 
 def _extent(sizes: bytes) -> Extent:
     """Return the extent of items with these sizes, which are often all the same."""
-    if TWINS is not None:
-        return Extent._make(TWINS.sizes_in(sizes))
+    if NATIVE is not None:
+        return Extent._make(NATIVE.sizes_in(sizes))
     first, many = sizes[:NUMBER_BYTES], len(sizes) // NUMBER_BYTES
     if sizes == first * many:
         size = int.from_bytes(first, "little")
@@ -115,8 +115,8 @@ def first_key(data: bytes) -> bytes | None:
 
 def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
     """Pack keys and their values."""
-    if TWINS is not None:
-        return TWINS.pack_rows(keys, values)
+    if NATIVE is not None:
+        return NATIVE.pack_rows(keys, values)
     key_sizes, value_sizes = number_bytes(map(len, keys)), number_bytes(map(len, values))
     return b"".join([len(keys).to_bytes(NUMBER_BYTES, "little"), key_sizes, value_sizes, *keys, *values])
 
@@ -140,8 +140,8 @@ def _split_rows(data: bytes, sizes: int, begin: int, extent: Extent, prefix: byt
     """Split the items of an extent, and put the prefix before each. `sizes` and `begin` are the offsets of their sizes
     and of the first item."""
     many, size = extent.many, extent.largest
-    if TWINS is not None:
-        return TWINS.split_rows(data, sizes, begin, many, prefix)
+    if NATIVE is not None:
+        return NATIVE.split_rows(data, sizes, begin, many, prefix)
     if size and size == extent.smallest:
         items: Iterable[bytes] = struct.unpack_from(f"{size}s" * many, data, begin)
     else:
@@ -153,8 +153,8 @@ def _split_rows(data: bytes, sizes: int, begin: int, extent: Extent, prefix: byt
 def greatest_head(data: bytes, head_bytes: int) -> bytes:
     """Return the greatest of the first `head_bytes` of each value; empty: there are no rows. Raises `ValueError` if
     the bytes are not packed rows."""
-    if TWINS is not None:
-        return TWINS.greatest_head(data, head_bytes)
+    if NATIVE is not None:
+        return NATIVE.greatest_head(data, head_bytes)
     return max(unpack_rows(data)[1], default=b"")[:head_bytes]
 
 
@@ -163,8 +163,8 @@ def add_rows(entries: dict[bytes, bytes], data: bytes) -> tuple[int, int]:
 
     Raises `ValueError` if the bytes are not packed rows.
     """
-    if TWINS is not None:
-        return TWINS.add_rows(entries, data)
+    if NATIVE is not None:
+        return NATIVE.add_rows(entries, data)
     keys, values = unpack_rows(data)
     added = dict(zip(keys, values, strict=True))
     before = [old for old in map(entries.get, added) if old is not None]

@@ -38,8 +38,8 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from phalanx.codec import messagepack
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import UUID, Corruption, Json, Refusal, type_name
+from phalanx.codec.native import NATIVE
 from phalanx.codec.public_types import MORE_TYPE_IDS, UNREAD, read_public
 from phalanx.common.errors import CorruptDataError, SerializationError
 
@@ -199,8 +199,8 @@ def from_key_data(key_data: bytes) -> Any:
 
 def keys_to_data(keys: Sequence[object]) -> list[bytes]:
     """Serialise keys like `to_key_data`."""
-    if TWINS is not None:
-        return TWINS.keys_to_data(keys, to_key_data)
+    if NATIVE is not None:
+        return NATIVE.keys_to_data(keys, to_key_data)
     if {*map(type, keys)} == {str}:
         heads = _STR_HEADS
         try:
@@ -213,8 +213,8 @@ def keys_to_data(keys: Sequence[object]) -> list[bytes]:
 def values_to_data(values: Sequence[object], write: Callable[[object], bytes] | None = None) -> list[bytes]:
     """Serialise values with a function that `writer_of` made; None: `to_data`."""
     write = write or to_data
-    if TWINS is not None:
-        return TWINS.values_to_data(values, write)
+    if NATIVE is not None:
+        return NATIVE.values_to_data(values, write)
     heads = _BYTES_HEADS
     return [
         heads[len(value)] + value if type(value) is bytes and len(value) < _READY else write(value)
@@ -225,8 +225,8 @@ def values_to_data(values: Sequence[object], write: Callable[[object], bytes] | 
 def values_from_data(datas: Sequence[bytes], read: Callable[[bytes], Any] | None = None) -> list[Any]:
     """Deserialise values with a function that `reader_of` made; None: `from_data`."""
     read = read or from_data
-    if TWINS is not None:
-        return TWINS.values_from_data(datas, read)
+    if NATIVE is not None:
+        return NATIVE.values_from_data(datas, read)
     heads = _BYTES_HEADS_BY_SIZE
     return [
         data[8:] if (size := len(data)) < _READY and data[:8] == heads[size] else read(data)
@@ -240,8 +240,8 @@ def entries_from_data(
     """Return the keys that have data, and their values, deserialised as by `values_from_data`."""
     if len(keys) != len(datas):
         raise ValueError(f"{len(keys)} keys and {len(datas)} values")
-    if TWINS is not None:
-        return TWINS.entries_from_data(keys, datas, read or from_data)
+    if NATIVE is not None:
+        return NATIVE.entries_from_data(keys, datas, read or from_data)
     if all(datas):  # no data is empty
         present = cast("Sequence[bytes]", datas)
     else:

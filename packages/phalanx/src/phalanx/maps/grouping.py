@@ -8,10 +8,10 @@ depend only on the table are computed once for each table: if one member owns ev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.hashing import HASH_SEED, partitions_of
+from phalanx.codec.native import find_native
 from phalanx.codec.rows import total_bytes
 from phalanx.common.table import PartitionTable
 
@@ -20,6 +20,21 @@ BATCH_BYTES = 4 * 1024 * 1024
 BATCH_KEYS = 5_000
 """Most entries in one such request: a few milliseconds of the owner's time."""
 PARTS_AT_ONCE = 16
+
+
+class NativeGrouping(Protocol):
+    """The native functions of this module (`codec.native`)."""
+
+    def group_by_owner(
+        self, keys: Sequence[bytes], values: Sequence[bytes], owner_of: Sequence[int], seed: int
+    ) -> list[tuple[int, list[int], list[bytes], list[bytes]]]:
+        """Group keys and values by owner: native version of `group_by_owner`."""
+
+    def put_at(self, to: list[Any], indexes: Sequence[int], items: Sequence[Any]) -> None:
+        """Put items at places of a list: native version of `put_at`."""
+
+
+NATIVE: NativeGrouping | None = find_native()
 
 
 class Part(NamedTuple):
@@ -75,8 +90,8 @@ Group: TypeAlias = tuple[int, list[int], list[bytes], list[bytes]]
 
 def group_by_owner(keys: Sequence[bytes], values: Sequence[bytes], owner_of: Sequence[int]) -> list[Group]:
     """Return the group of each owner. `values`: one for each key, or none at all; `owner_of`: by partition."""
-    if TWINS is not None:
-        return TWINS.group_by_owner(keys, values, owner_of, HASH_SEED)
+    if NATIVE is not None:
+        return NATIVE.group_by_owner(keys, values, owner_of, HASH_SEED)
     groups: dict[int, tuple[int, list[int]]] = {}
     for place, partition in enumerate(partitions_of(keys, len(owner_of))):
         owner = owner_of[partition]
@@ -92,8 +107,8 @@ def group_by_owner(keys: Sequence[bytes], values: Sequence[bytes], owner_of: Seq
 
 def put_at(to: list[Any], indexes: Sequence[int], items: Sequence[Any]) -> None:
     """Put the items at the first of these places of a list."""
-    if TWINS is not None:
-        TWINS.put_at(to, indexes, items)
+    if NATIVE is not None:
+        NATIVE.put_at(to, indexes, items)
         return
     for index, item in zip(indexes, items, strict=False):
         to[index] = item

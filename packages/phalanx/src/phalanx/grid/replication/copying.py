@@ -18,7 +18,6 @@ from itertools import accumulate
 from operator import add
 from typing import NamedTuple
 
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.rows import pack_rows, unpack_rows
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
@@ -27,6 +26,7 @@ from phalanx.common.view import ViewId
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.native import NATIVE
 from phalanx.grid.replica.replica import Cleared, Replica
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replication.flow_control import CopyFlow
@@ -52,8 +52,8 @@ def next_rows(
 
     In Python without a step of the interpreter for each entry: it is the most costly part of a copy.
     """
-    if TWINS is not None:
-        return TWINS.next_rows(entries, left, most, max_bytes, ENTRY_BYTES)
+    if NATIVE is not None:
+        return NATIVE.next_rows(entries, left, most, max_bytes, ENTRY_BYTES)
     listed = left[: -(most + 1) : -1]
     found = list(map(entries.get, listed))
     there, gathered = listed, found

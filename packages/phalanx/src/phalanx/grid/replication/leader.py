@@ -11,11 +11,11 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 import msgspec
 
-from phalanx.codec import compiled
 from phalanx.codec.hashing import HASH_SEED
 from phalanx.common.clock import STAMP_BYTES, GridClock
 from phalanx.common.ids import NEVER, Millis
 from phalanx.common.memory import ENTRY_BYTES
+from phalanx.grid.replica import native
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import apply, note_outcome
 from phalanx.grid.replica.replica import Replica
@@ -34,8 +34,8 @@ from phalanx.wire.messages import (
     Reply,
 )
 
-TWINS = compiled.TWINS.Commands(OwnedPartition, Replica, MapStore) if compiled.TWINS is not None else None
-"""What writes in compiled code. Nothing else imports it: `commit`, `commit_plain` and this number all writes."""
+NATIVE = native.NATIVE.Commands(OwnedPartition, Replica, MapStore) if native.NATIVE is not None else None
+"""The native functions that write. Nothing else imports it: `commit`, `commit_plain` and this number all writes."""
 CarriedOut: TypeAlias = tuple[int, bytes, int, int, int, int, int]
 """What became of the first commands in some bytes: where the first one begins that was not carried out; the answers; how many GET, SET
 and INCR there were; which of these the last one was (0, 1 or 2); and the partition whose owner must be asked for the next one, -1: that
@@ -189,20 +189,20 @@ class Leader:
         """Store values, with this stamp before each, as `commit_plain` would. Return whether it is done.
 
         False, and nothing is changed: a partition is not owned here or not plain, or its store of the map is not there
-        or not plain. Without the twin it is always False: trying would cost as much as doing.
+        or not plain. Without the native function it is always False: trying would cost as much as doing.
         """
-        return TWINS is not None and TWINS.put_values(self._ownership.owned, name, keys, values, stamp, HASH_SEED)
+        return NATIVE is not None and NATIVE.put_values(self._ownership.owned, name, keys, values, stamp, HASH_SEED)
 
     def commit_commands(self, name: str, commands: CommandBytes, now: Millis, *, may_write: bool) -> CarriedOut | None:
         """Carry out the first commands, up to one that needs more than `commit_plain`.
 
-        None: there is no twin; a function in Python would be no faster than commands that are carried out one by one.
+        None: there is no native function; one in Python would be no faster than commands that are carried out one by one.
         """
-        if TWINS is None:
+        if NATIVE is None:
             return None
         clock, rules = self.clock, self._ownership.rules
         stamp = clock.next(now) if may_write else 0
-        done = TWINS.carry_out(
+        done = NATIVE.carry_out(
             self._ownership.owned, name, commands.data, commands.start, commands.most, commands.most_bytes, commands.nil,
             now, stamp, may_write, rules.max_key, rules.max_value, HASH_SEED,
         )  # fmt: skip

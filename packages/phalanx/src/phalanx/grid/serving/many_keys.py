@@ -1,22 +1,22 @@
 """The values of many keys, of partitions that are all owned here.
 
-It is one loop over the keys, and has a compiled twin, which reads the slots of `OwnedPartition`, `Replica` and `MapStore`.
+It is one loop over the keys, and has a native version, which reads the slots of `OwnedPartition`, `Replica` and `MapStore`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.codec import compiled
 from phalanx.codec.hashing import HASH_SEED, partitions_of
 from phalanx.codec.rows import extent_of_items, without_prefixes
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.ids import Millis
+from phalanx.grid.replica import native
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.owned_partition import OwnedPartition
 
-TWINS = compiled.TWINS.Stores(OwnedPartition, Replica, MapStore) if compiled.TWINS is not None else None
+NATIVE = native.NATIVE.Stores(OwnedPartition, Replica, MapStore) if native.NATIVE is not None else None
 
 
 def find_values(
@@ -31,10 +31,10 @@ def find_values(
     """Return the values of the first keys, as many as have `max_bytes` with their stamps, but at least one; None for a
     key without a value. Instead of all: None, one of the keys is of a partition that is not owned here.
 
-    `has_idle`: whether the map can have entries that expire when nobody uses them; the twin knows nothing of these.
+    `has_idle`: whether the map can have entries that expire when nobody uses them; the native function knows nothing of these.
     """
-    if TWINS is not None and not has_idle:
-        found = TWINS.find_values(owned_by_number, name, keys, now, max_bytes, STAMP_BYTES, HASH_SEED)
+    if NATIVE is not None and not has_idle:
+        found = NATIVE.find_values(owned_by_number, name, keys, now, max_bytes, STAMP_BYTES, HASH_SEED)
         if found is not None:
             return found
     owned_ones = [owned_by_number[partition] for partition in partitions_of(keys, len(owned_by_number))]

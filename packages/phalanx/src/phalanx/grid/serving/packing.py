@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from phalanx.codec.compiled import TWINS
 from phalanx.codec.rows import number_bytes
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.native import NATIVE
 from phalanx.grid.replica.scan_order import ScanOrder
 from phalanx.grid.serving.conditions import Wanted
 
@@ -120,8 +120,8 @@ def _page_in_order(store: MapStore, order: ScanOrder, spec: PageSpec, now: Milli
 
 def page_of_entries(entries: dict[bytes, bytes], max_bytes: int) -> PackedPage | None:
     """Return a page of all entries, in no special order; None: they have more than `max_bytes`."""
-    if TWINS is not None:
-        columns = TWINS.page_of_entries(entries, max_bytes)
+    if NATIVE is not None:
+        columns = NATIVE.page_of_entries(entries, max_bytes)
         return PackedPage(*columns, False, b"") if columns is not None else None
     return _page_of_all(entries, max_bytes, None)
 
