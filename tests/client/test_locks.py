@@ -15,7 +15,7 @@ import phalanx
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.ids import Address
-from phalanx.maps.locks import LOCKS
+from phalanx.maps.locks import LOCKS, renew_plan
 from support.leases import LEASE_S, Renewals
 from support.processes import Cluster, wait_for
 
@@ -161,6 +161,29 @@ def test_a_lease_is_renewed_while_its_program_lives_and_a_client_that_closes_fre
             assert await one.lock("a", wait=0).acquire()
 
     asyncio.run(run())
+
+
+def test_a_renewal_by_a_task_that_fails_for_any_reason_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [ZeroDivisionError("a defect")]
+
+    def renew_at_last(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return renew_plan(*arguments)
+
+    monkeypatch.setattr("phalanx.maps.async_leases.renew_plan", renew_at_last)
+
+    async def run() -> None:
+        async with two_members() as (one, _), one.lock("failing", lease=LEASE_S) as lock, asyncio.timeout(30):
+            renewals = Renewals()
+            while not renewals.are_seen(await lock.status()):  # noqa: ASYNC110  # nobody tells of it
+                await asyncio.sleep(0.02)
+            assert lock.is_held
+
+    asyncio.run(run())
+    assert "a defect" in caplog.text
 
 
 def test_who_did_nothing_for_longer_than_its_lease_has_lost_the_lock_and_learns_it() -> None:

@@ -129,7 +129,8 @@ class AsyncLocks:
                 within_s = self.holdings.patience(time.monotonic())
                 try:
                     await apply_step(renew_plan(due, within_s, self._caller), self._caller)
-                except PhalanxError:
+                except Exception as error:  # also a defect: a task that ends would renew nothing any more
+                    logger.warning("leases could not be renewed, which is tried again: %r", error)
                     for each in due:
                         each.renewal_failed(time.monotonic())
             for each in due:
