@@ -38,7 +38,6 @@ from phalanx.maps.updates import (
     result_of,
     seconds_left,
     sum_of,
-    update_request,
 )
 from phalanx.maps.where import conditions_of
 from phalanx.wire.conditions import Condition
@@ -421,7 +420,7 @@ class AsyncMapCalls(PublicNames, Generic[K, V]):
     ) -> UpdateValue:
         data, caller = self._key_data(key), self._caller
         number = caller.next_id()
-        return update_request(number, self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms)
+        return UpdateValue(number, self.name, data, function, arguments, ttl_ms, 0, caller.open_from, max_idle_ms)
 
     async def _result(self, key: K, reply: Any, what: str) -> Any:
         """Return the result in a reply about this key, which can lack schemas."""

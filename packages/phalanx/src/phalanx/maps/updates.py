@@ -14,7 +14,7 @@ from phalanx.common.words import counted, quoted
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
 from phalanx.wire.key_requests import MAP_IDLE
 from phalanx.wire.limits import MAX_ARGUMENTS
-from phalanx.wire.messages import CountReply, ErrorReply, UpdatedReply, UpdateValue, ValueReply
+from phalanx.wire.messages import CountReply, ErrorReply, UpdatedReply, ValueReply
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -27,20 +27,6 @@ KEPT = None
 """The time to live of an update that leaves it as it is."""
 FOR_EVER = 0
 """The time to live, in milliseconds, of an entry that does not expire."""
-
-
-def update_request(
-    number: int,
-    name: str,
-    key: bytes,
-    function: str,
-    arguments: list[bytes],
-    ttl_ms: int | None,
-    open_from: int,
-    max_idle_ms: int | None = KEPT,
-) -> UpdateValue:
-    """Return the request for an update."""
-    return UpdateValue(number, name, key, function, arguments, ttl_ms, 0, open_from, max_idle_ms)
 
 
 def datas_of(

@@ -38,7 +38,6 @@ from phalanx.maps.updates import (
     result_of,
     seconds_left,
     sum_of,
-    update_request,
 )
 from phalanx.maps.where import conditions_of
 from phalanx.wire.conditions import Condition
@@ -386,7 +385,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
     ) -> UpdateValue:
         data, client = self._key_data(key), self.client
         number = client.next_id()
-        return update_request(number, self.name, data, function, arguments, ttl_ms, number, max_idle_ms)
+        return UpdateValue(number, self.name, data, function, arguments, ttl_ms, 0, number, max_idle_ms)
 
     def _result(self, key: K, reply: Any, what: str) -> Any:
         """Return the result in a reply about this key, which can lack schemas."""
