@@ -18,6 +18,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.versions import versions_of
 from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
+from phalanx.grid.requests.scans import page_of
 from phalanx.grid.serving.packing import PageSpec, packed_page
 from phalanx.wire import messages as m
 from phalanx.wire.key_requests import MAP_IDLE
@@ -115,7 +116,7 @@ def test_all_who_read_a_store_know_that_idle_times_have_begun_anew() -> None:
     store.idle_since = 5_000
     assert (store.size(5_999), store.size(6_000)) == (5, 0)
     for now, many in ((5_999, 5), (6_000, 0)):
-        keys, _, _ = store.page(b"", 1_000_000, now) or ([], [], b"")
+        keys, _, _ = page_of(store, b"", 1_000_000, now) or ([], [], b"")
         packed = packed_page(store, PageSpec(b"", 1_000_000, None, 1_000), now)
         assert len(keys) == many
         assert packed is not None
@@ -153,7 +154,7 @@ def test_of_very_many_that_were_used_a_turn_looks_at_some() -> None:
         store.put(b"%d" % number, STORED, 0, 0, max_idle_ms=IDLE_MS)
     store.idle_since = 5_000
     turns = 0
-    while store.has_due(5_000):
+    while store.expiry_queue.has_due(5_000):
         assert store.take_expired(5_000, 200) == []
         turns += 1
     assert turns == 13

@@ -12,6 +12,7 @@ from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import keys_to_data
 from phalanx.grid.replica import map_store, scan_order
 from phalanx.grid.replica.scan_order import ScanOrder
+from phalanx.grid.requests import scans
 from phalanx.grid.serving import packing, scanning
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
@@ -25,7 +26,7 @@ KEYS = keys_to_data([f"{number:05d}" for number in range(20 * FEW)])
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns of a few keys each, so that a map of a thousand is a large one."""
     for module, name in (
-        (scan_order, "RUN_KEYS"), (map_store, "RUN_KEYS"), (map_store, "PAGE_ENTRIES"), (packing, "LISTED_AT_MOST"),
+        (scan_order, "RUN_KEYS"), (map_store, "RUN_KEYS"), (scans, "PAGE_ENTRIES"), (packing, "LISTED_AT_MOST"),
         (packing, "EXAMINED_AT_MOST"), (map_store, "SPARE_KEYS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, FEW)

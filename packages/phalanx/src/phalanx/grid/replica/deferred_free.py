@@ -77,7 +77,7 @@ class DeferredFree:
 
     def _take_apart(self, store: MapStore, at_once: int) -> None:
         entries, size = store.entries, 0
-        store.forget_order(at_once)
+        store.expiry_queue.forget(at_once)
         if not entries:
             for _ in range(min(at_once, len(store.tombstones))):
                 store.tombstones.popitem()

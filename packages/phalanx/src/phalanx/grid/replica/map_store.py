@@ -1,7 +1,7 @@
 """What one replica holds of one map: entries, as serialised bytes, and what is known of entries that are gone.
 
 A stored value is the stamp of its write (`common.clock`) followed by the serialised value: the same bytes on every
-replica. `get` and `page` return values without the stamp; `put` takes them with it.
+replica. `get` returns values without the stamp; `put` takes them with it.
 
 Entries are in a plain dict of bytes to bytes, which costs the garbage collector nothing. Only entries that expire have
 a second record. The owner decides expiry: a replica hides an entry that has expired by its own clock, and drops it when
@@ -41,7 +41,6 @@ kept while a scan uses it (`scan_order`, `scanning`).
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -50,14 +49,13 @@ from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import EvictionPolicy
 from phalanx.grid.replica.access_statistics import AccessStatistics
-from phalanx.grid.replica.eviction_order import RANKED_AT_ONCE, SKIPPED_AT_ONCE, EvictionOrder
+from phalanx.grid.replica.eviction_order import RANKED_AT_ONCE, EvictionOrder
+from phalanx.grid.replica.expiry_queue import ExpiryQueue
 from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED
 from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 
 STILL: Millis = 1 << 62
 """In the place of `idle_since`: no entry of the map expires because nobody uses it."""
-PAGE_ENTRIES = 4_096
-"""The most entries on one page of a scan, and the most that are examined for it."""
 
 
 class MapObserver(Protocol):
@@ -84,7 +82,6 @@ class MapStore:
     """The entries of one map in one partition."""
 
     __slots__ = (
-        "_expiry_heap",
         "accesses",
         "cleared_at",
         "covering",
@@ -92,6 +89,7 @@ class MapStore:
         "evicted_to",
         "eviction_order",
         "expires_at",
+        "expiry_queue",
         "held_bytes",
         "idle",
         "idle_since",
@@ -113,9 +111,8 @@ class MapStore:
         by this member's clock (0: it lives for ever while it is used)."""
         self.idle_since: Millis = 0
         """From when on this member knows of all uses: all idle times count from then, or from a later use."""
-        self._expiry_heap: list[tuple[Millis, bytes]] = []
-        """Heap of expiry times and keys; it can contain times that a later put has replaced, or that a read has moved.
-        An entry that expires always has a time here that is not later than its own."""
+        self.expiry_queue = ExpiryQueue()
+        """Which entries expire next."""
         self.order: ScanOrder | None = None
         """All keys in scan order, while scans use it; it may not be sorted yet."""
         self.tombstones: dict[bytes, int] = {}
@@ -207,11 +204,8 @@ class MapStore:
         if ttl_ms:
             self.is_plain = False
             self.expires_at[key] = now + ttl_ms
-            heapq.heappush(self._expiry_heap, (now + ttl_ms, key))
-            if len(self._expiry_heap) > 2 * len(self.expires_at) + 64:
-                # Backups never call `take_expired`, and overwritten times stay in the heap: keep only those that count.
-                self._expiry_heap = [(at, key) for key, at in self.expires_at.items()]
-                heapq.heapify(self._expiry_heap)
+            self.expiry_queue.add(key, now + ttl_ms)
+            self.expiry_queue.drop_outdated(self.expires_at)
         elif self.expires_at and self.expires_at.pop(key, None) is not None:
             self.covering.discard(key)
             if not self.expires_at:
@@ -293,7 +287,7 @@ class MapStore:
             self.idle[key] = idle
         self.is_plain = False
         self.expires_at[key] = at
-        heapq.heappush(self._expiry_heap, (at, key))
+        self.expiry_queue.add(key, at)
         if is_covering:
             self.covering.add(key)
 
@@ -302,7 +296,7 @@ class MapStore:
         copied = MapStore()
         copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
         copied.idle, copied.idle_since = self.idle.copy(), STILL
-        copied._expiry_heap = self._expiry_heap.copy()
+        copied.expiry_queue = self.expiry_queue.copy()
         copied.held_bytes = self.held_bytes
         copied.look_again()
         return copied
@@ -345,7 +339,7 @@ class MapStore:
         """
         limit = min(limit, len(self.entries) - 1)
         if policy == EvictionPolicy.SOONEST and self.expires_at:
-            return self._take_soonest(entries, size, limit)
+            return self.expiry_queue.take_soonest(self, entries, size, limit)
         order = self.eviction_order
         if order is not None and order.policy == policy and not order.is_used_up:
             if not order.is_ready:
@@ -360,22 +354,6 @@ class MapStore:
             return []
         order.rank_some(self)
         return order.take(self, entries, size, limit)
-
-    def _take_soonest(self, entries: int, size: int, limit: int) -> list[bytes]:
-        """Return the keys of the entries that expire soonest."""
-        found: dict[bytes, None] = {}
-        heap, left = self._expiry_heap, limit + SKIPPED_AT_ONCE
-        while heap and (entries > 0 or size > 0) and len(found) < limit and left > 0:
-            left -= 1
-            at, key = heapq.heappop(heap)
-            if key in found or (until := self.end_of(key)) is None:
-                continue
-            if until == at:
-                found[key] = None
-                entries, size = entries - 1, size - len(key) - len(self.entries[key]) + STAMP_BYTES
-            elif key in self.idle:
-                heapq.heappush(heap, (until, key))  # it was used since
-        return list(found)
 
     @property
     def is_ranking(self) -> bool:
@@ -449,7 +427,7 @@ class MapStore:
 
     def size(self, now: Millis) -> int:
         """Return the number of entries whose time is not over."""
-        if not self.expires_at or (self._expiry_heap and self._expiry_heap[0][0] > now):
+        if not self.expires_at or self.expiry_queue.has_none_until(now):
             return len(self.entries)
         # For a tenth of a second at most: then what is over is dropped, or begins to be.
         if self.idle:
@@ -472,27 +450,9 @@ class MapStore:
         """Return how long the entry lives while nobody uses it; 0: as long as otherwise."""
         return self.idle[key][0] if key in self.idle else 0
 
-    def has_due(self, now: Millis) -> bool:
-        """Return whether `take_expired` has something to look at."""
-        return bool(self._expiry_heap) and self._expiry_heap[0][0] <= now
-
     def take_expired(self, now: Millis, limit: int | None = None) -> list[bytes]:
-        """Take keys of expired entries from the heap and return them; the entries are still stored.
-
-        `limit`: at most so many, and look at twice as many at most, because some were used since; None: all.
-        """
-        heap, expired = self._expiry_heap, dict[bytes, None]()
-        most = len(heap) if limit is None else limit
-        left = 2 * most
-        while left > 0 and len(expired) < most and self.has_due(now):
-            left -= 1
-            _, key = heapq.heappop(heap)
-            until = self.end_of(key)
-            if until is not None and until <= now:
-                expired[key] = None
-            elif until is not None and key in self.idle:
-                heapq.heappush(heap, (until, key))  # it was used since
-        return list(expired)
+        """Return keys of expired entries, at most `limit` (None: all), each once; the entries are still stored."""
+        return self.expiry_queue.take_due(self, now, limit)
 
     def ordered(self) -> ScanOrder | None:
         """Return the keys in scan order; None: they are many, and not sorted yet (`ScanOrder.sort_some`)."""
@@ -504,41 +464,6 @@ class MapStore:
                 while not order.is_ready:
                     order.sort_some()
         return order if order.is_ready else None
-
-    def forget_order(self, limit: int) -> None:
-        """Free at most `limit` items of the heap of expiries, of a store that is being freed."""
-        del self._expiry_heap[-limit:]
-
-    def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bytes] | None:
-        """Return a page: the keys and values of entries after a key in scan order, and the key after which the next
-        page begins (empty: this is the last page). None: the keys are not sorted yet.
-
-        A page has at most `PAGE_ENTRIES` entries and about `max_bytes`, but at least one entry. If one page holds all
-        entries, no page follows, so they come in any order.
-        """
-        entries = self.entries
-        if not after_key and not self.expires_at and len(entries) <= PAGE_ENTRIES:
-            size = sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
-            if size <= max_bytes:
-                return list(entries), [stored[STAMP_BYTES:] for stored in entries.values()], b""
-        order = self.ordered()
-        if order is None:
-            return None
-        keys: list[bytes] = []
-        values: list[bytes] = []
-        size, last = 0, after_key
-        for looked_at, key in enumerate(order.behind(after_key)):
-            if looked_at == PAGE_ENTRIES:
-                return keys, values, last
-            value = self.get(key, now)
-            if value is not None:
-                size += len(key) + len(value)
-                if size > max_bytes and keys:
-                    return keys, values, last
-                keys.append(key)
-                values.append(value)
-            last = key
-        return keys, values, b""
 
 
 def _end_of(limit: tuple[Millis, Millis], now: Millis) -> Millis:

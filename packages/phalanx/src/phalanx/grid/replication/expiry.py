@@ -87,7 +87,7 @@ class Expirer:
             del names[name]
             if not names:
                 del self._maps[partition]
-        return most if store is not None and store.has_due(now) else len(keys)
+        return most if store is not None and store.expiry_queue.has_due(now) else len(keys)
 
     def _has_more(self, partition: int, name: str, now: Millis) -> bool:
         """Return whether a map that is visited has more entries whose time can be over."""
@@ -95,4 +95,4 @@ class Expirer:
         owned = listed[partition] if partition < len(listed) else None
         if owned is None or name not in self._maps.get(partition, {}):
             return False
-        return name in owned.replica.maps and owned.replica.maps[name].has_due(now)
+        return name in owned.replica.maps and owned.replica.maps[name].expiry_queue.has_due(now)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replication.call import GridCall
@@ -18,6 +20,8 @@ from phalanx.wire.messages import PackedReply, PageReply, ScanPacked, ScanPartit
 
 REPLY_BYTES = 8 * 1024 * 1024
 """The most bytes of values in one reply; the caller requests the rest."""
+PAGE_ENTRIES = 4_096
+"""The most entries on one page without conditions, and the most that are examined for it."""
 
 
 class Scans:
@@ -40,7 +44,7 @@ class Scans:
         if store is not None and is_hidden(request.map):
             self._staging.touch(request.map, now)
         max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
-        page = store.page(request.after_key, max_bytes, now) if store is not None else ([], [], b"")
+        page = page_of(store, request.after_key, max_bytes, now) if store is not None else ([], [], b"")
         if store is not None and page is None:
             self._scans.hold(call, request.partition, store)
         elif page is not None:
@@ -84,3 +88,37 @@ class Scans:
             kind_of(name) is not HiddenKind.SNAPSHOT
             or replica.staged.stage_of(target_of(name), job_of(name)) is JobStage.SNAPSHOT_KEPT
         )
+
+
+def page_of(
+    store: MapStore, after_key: bytes, max_bytes: int, now: Millis
+) -> tuple[list[bytes], list[bytes], bytes] | None:
+    """Return a page: the keys and values of entries after a key in scan order, and the key after which the next
+    page begins (empty: this is the last page). None: the keys are not sorted yet.
+
+    A page has at most `PAGE_ENTRIES` entries and about `max_bytes`, but at least one entry. If one page holds all
+    entries, no page follows, so they come in any order.
+    """
+    entries = store.entries
+    if not after_key and not store.expires_at and len(entries) <= PAGE_ENTRIES:
+        size = sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
+        if size <= max_bytes:
+            return list(entries), [stored[STAMP_BYTES:] for stored in entries.values()], b""
+    order = store.ordered()
+    if order is None:
+        return None
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    size, last = 0, after_key
+    for looked_at, key in enumerate(order.behind(after_key)):
+        if looked_at == PAGE_ENTRIES:
+            return keys, values, last
+        value = store.get(key, now)
+        if value is not None:
+            size += len(key) + len(value)
+            if size > max_bytes and keys:
+                return keys, values, last
+            keys.append(key)
+            values.append(value)
+        last = key
+    return keys, values, b""
