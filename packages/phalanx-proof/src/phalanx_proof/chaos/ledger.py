@@ -1,4 +1,4 @@
-"""What writers were told, write by write: the truth that the grid is compared with in the end."""
+"""The outcomes that writers got, write by write: the truth that the grid is compared with in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges entries that expire when nobody uses them, by what their only users asked for and were told (PX-17).
+"""Judges entries that expire when nobody uses them, by the calls of their only users and the answers (PX-17).
 
 The owner of an entry serves a call between its begin and its end. So an entry is gone early if a read finds nothing, and
 ends sooner after the begin of the use before than the idle time. It is gone late if a read finds it, and begins later than the

@@ -1,4 +1,4 @@
-"""Checks what readers of journals were told: against each other, the calls of the programs, and the entries at rest.
+"""Checks the answers that readers of journals got: against each other, the calls of the programs, and the entries at rest.
 
 What is promised, and therefore checked:
 

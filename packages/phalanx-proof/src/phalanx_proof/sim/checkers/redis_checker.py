@@ -1,4 +1,4 @@
-"""Judges what Redis clients were told: no acknowledged command is lost, and none is done twice.
+"""Judges the answers that Redis clients got: no acknowledged command is lost, and none is done twice.
 
 They repeat nothing, so a counter ends between what was acknowledged and what was sent. A register is of one client, which sets it to
 greater numbers: it ends at the last acknowledged number, or a later one whose outcome its client does not know.

@@ -129,7 +129,7 @@ class TableChecker(Checker):
         spread = partial(_spread, before=before, parts=parts)
         self._seen = spread(self._seen, list)
         self._ordered = spread(self._ordered, list)
-        self._owners = spread(self._owners, lambda told: {owner: list(members) for owner, members in told.items()})
+        self._owners = spread(self._owners, lambda owners: {owner: list(members) for owner, members in owners.items()})
         self._staying_then = spread(self._staying_then, int)
         self._divided = {(part, version) for p, version in self._divided for part in range(p, parts, before)}
 
@@ -225,11 +225,11 @@ class TableChecker(Checker):
                     # Its first table, and what it was told to commit, came as one input: others had the row before.
                     earlier = [s for s in self.lines[part] if s.version < table.versions[partition]]
                     old = (earlier[-1].slots, earlier[-1].version) if earlier else old
-                told = not named.isdisjoint(adopted), not named.isdisjoint(lost)
+                is_adopted, is_lost = not named.isdisjoint(adopted), not named.isdisjoint(lost)
                 # Its master can have gone on to a newer view, which this member has yet to get.
                 gone_on = self._members.get(master, view.members) if master is not None else view.members
                 staying = frozenset(view.members).intersection(gone_on)
-                self._add_row(part, member, *old, table, view, staying, now, *told)
+                self._add_row(part, member, *old, table, view, staying, now, is_adopted, is_lost)
 
     def _check_settings(self, member: MemberId, table: PartitionTable, master: MemberId | None, now: Millis) -> None:
         if master is None:

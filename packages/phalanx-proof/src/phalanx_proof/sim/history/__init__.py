@@ -1,1 +1,1 @@
-"""What programs asked for and what they were told: the material of the checkers."""
+"""The calls of programs and their answers: the material of the checkers."""

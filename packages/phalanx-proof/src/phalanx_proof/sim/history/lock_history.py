@@ -1,4 +1,4 @@
-"""What programs at the members did with locks, and what they were told: the material of the lock checker."""
+"""What programs at the members did with locks, and the answers that they got: the material of the lock checker."""
 
 from __future__ import annotations
 

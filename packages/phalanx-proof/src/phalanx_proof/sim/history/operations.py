@@ -1,4 +1,4 @@
-"""What the programs at the members asked for and what they were told: the material of the data checkers."""
+"""The calls of the programs at the members and their answers: the material of the data checkers."""
 
 from __future__ import annotations
 

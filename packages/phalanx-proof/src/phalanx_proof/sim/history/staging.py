@@ -1,4 +1,4 @@
-"""What programs that stage what they write were told: the material of the staging checker."""
+"""The answers to programs that stage their writes: the material of the staging checker."""
 
 from __future__ import annotations
 

@@ -78,11 +78,11 @@ class StageNetwork(Network):
     """A network that counts what is sent, and on whose one-way cuts no connection opens."""
 
     names: Names
-    told: Callable[[str, str, dict[str, str]], None]
-    """Is given a fact: who, its kind, its fields."""
+    add_fact: Callable[[str, str, dict[str, str]], None]
+    """Adds a fact: the name of its host, its kind, its fields."""
 
-    def prepare(self, names: Names, told: Callable[[str, str, dict[str, str]], None]) -> None:
-        self.names, self.told = names, told
+    def prepare(self, names: Names, add_fact: Callable[[str, str, dict[str, str]], None]) -> None:
+        self.names, self.add_fact = names, add_fact
         self.sent: Counter[Sent] = Counter()
         self.one_way: set[tuple[str, str]] = set()
         """Ways on which everything vanishes."""
@@ -95,7 +95,7 @@ class StageNetwork(Network):
             asked = (str(host.member), message.claim_id, to)
             if asked not in self._asked:
                 self._asked.add(asked)
-                self.told(self.names[str(host.member)], "ClaimAsked", {"target": self.names[to]})
+                self.add_fact(self.names[str(host.member)], "ClaimAsked", {"target": self.names[to]})
         super().send(host, to, message)
 
     def mend(self, one: Host, other: Host) -> None:
@@ -187,9 +187,9 @@ class Stage(World):
         )
         if name in self.finds_seeds:
             seeds = SOURCES
-        # What the process was told holds also for the incarnation that comes after the one that has ended.
-        told = self._configs.get(name) if after is not None else None
-        config = self._configs[name] = told or NodeConfig(**self.settings | {"seeds": seeds})
+        # The settings of a process hold also for the incarnation that comes after the one that has ended.
+        former = self._configs.get(name) if after is not None else None
+        config = self._configs[name] = former or NodeConfig(**self.settings | {"seeds": seeds})
         self.options = msgspec.structs.replace(self.options, config=config)
         super().start(host, after)
 
@@ -259,6 +259,6 @@ class _Watch:
         """Note nothing: the scenario has said so itself."""
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
-        told = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"
-        if told not in self._stage.problems:
-            self._stage.problems.append(told)
+        problem = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"
+        if problem not in self._stage.problems:
+            self._stage.problems.append(problem)

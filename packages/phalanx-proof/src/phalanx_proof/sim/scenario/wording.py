@@ -41,8 +41,8 @@ def _answers_claim(fields: dict[str, str]) -> str:
 
 
 def _judges(fields: dict[str, str]) -> str:
-    told = fields["suspicion_sent_to"]
-    verdict = "both are members" if told == "[]" else f"explicit suspicion for {told}"
+    receivers = fields["suspicion_sent_to"]
+    verdict = "both are members" if receivers == "[]" else f"explicit suspicion for {receivers}"
     return f"judges {fields['complainer']}'s complaint about {fields['complainee']}: {verdict}"
 
 
@@ -105,11 +105,11 @@ def _lost_writes(fields: dict[str, str]) -> str:
 
 
 def _merged(fields: dict[str, str]) -> str:
-    told = (
+    merged = (
         f"has merged what {fields['former']} kept: sent {fields['sent']}, of which {fields['taken']} changed something"
     )
     left = int(fields["left_to_others"])
-    return told + (f", left {counted(left, 'replica')} to others" if left else "")
+    return merged + (f", left {counted(left, 'replica')} to others" if left else "")
 
 
 def _orders(fields: dict[str, str]) -> str:
@@ -200,12 +200,12 @@ def say(fact: ScenarioFact) -> str:
     words = WORDS.get(fact.kind)
     if words is None:
         fields = ", ".join(f"{name}={value}" for name, value in fact.fields.items() if name not in MADE_TO_READ)
-        told = f"{fact.kind}({fields})"
+        text = f"{fact.kind}({fields})"
     elif isinstance(words, str):
-        told = words.format_map(fact.fields)
+        text = words.format_map(fact.fields)
     else:
-        told = words(fact.fields)
-    return told + rows_in(fact.fields.get("rule", ""))
+        text = words(fact.fields)
+    return text + rows_in(fact.fields.get("rule", ""))
 
 
 def tell(facts: Iterable[ScenarioFact]) -> list[str]:
@@ -214,7 +214,7 @@ def tell(facts: Iterable[ScenarioFact]) -> list[str]:
     for fact in facts:
         times = who_did.setdefault(say(fact), {})
         times[fact.who] = times.get(fact.who, 0) + 1
-    return [f"{_who(times)}: {told}" for told, times in who_did.items()]
+    return [f"{_who(times)}: {text}" for text, times in who_did.items()]
 
 
 def _who(times: dict[str, int]) -> str:
