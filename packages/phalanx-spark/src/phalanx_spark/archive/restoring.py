@@ -91,8 +91,8 @@ def check_free(client: Client, chosen: Sequence[ArchivedMap]) -> None:
     if taken:
         more = f", and {len(taken) - 1} more of the archive's" if len(taken) > 1 else ""
         raise UsageError(
-            f"there is a map {taken[0]!r} already{more}: give --append (IfExists.APPEND) to put into what it holds, or "
-            "--replace (IfExists.REPLACE) to put the archive's entries in the place of all that"
+            f"there is a map {taken[0]!r} already{more}: give --append (IfExists.APPEND) to add the archive's entries, or "
+            "--replace (IfExists.REPLACE) to replace all entries by them"
         )
 
 

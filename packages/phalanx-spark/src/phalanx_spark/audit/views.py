@@ -2,10 +2,10 @@
 
 M1 is judged over all members together: what each installed next makes one graph of views, and a circle in it is a
 conflict, also one through several members. Versions that only grow leave no circle: the graph is looked at only for
-histories in which somebody stepped back.
+histories in which a member stepped back.
 
-M2 is judged as members can hold it: every list is whole, so who missed one and installed a later one has got what it
-said. It is then about the last list of each member that still runs.
+M2 is judged as members can keep it: every list is whole, so a member that missed one and installed a later one knows what
+it said. M2 is then about the last list of each member that still runs.
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ def export(
     maps: Maps = None,
     inconsistent: Annotated[
         bool,
-        typer.Option("--while-used", help="Keep no snapshot: what changes meanwhile is as it was before, or after."),
+        typer.Option(
+            "--while-used", help="Keep no snapshot: an entry that changes meanwhile is written as before, or as after."
+        ),
     ] = False,
     local: IsLocal = False,
     spark: SparkMaster = None,
@@ -88,15 +90,18 @@ def restore(
     folder: Folder,
     at: At = DEFAULT_MEMBERS,
     maps: Maps = None,
-    append: Annotated[bool, typer.Option("--append", help="Put into maps that have entries, over what is there.")] = (
-        False
-    ),
-    replace: Annotated[bool, typer.Option("--replace", help="Put in the place of what maps hold, at once.")] = False,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add to maps that have entries; equal keys get the archive's values.")
+    ] = (False),
+    replace: Annotated[bool, typer.Option("--replace", help="Replace all entries of each map, at once.")] = False,
     without_settings: Annotated[
-        bool, typer.Option("--without-settings", help="Leave backups, protection and so on as this cluster has them.")
+        bool,
+        typer.Option(
+            "--without-settings", help="Keep this cluster's settings of the maps: backups, protection and so on."
+        ),
     ] = False,
     restart_ttls: Annotated[
-        bool, typer.Option("--restart-ttls", help="Entries live as long as they had left when they were exported.")
+        bool, typer.Option("--restart-ttls", help="Entries live as long as they had left at the export.")
     ] = False,
     local: IsLocal = False,
     spark: SparkMaster = None,

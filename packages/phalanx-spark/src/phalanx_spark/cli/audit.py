@@ -47,7 +47,7 @@ def audit(
     folder: Annotated[
         str,
         typer.Argument(
-            metavar="DIR", help="Event logs of members (*.jsonl, also *.gz), or Parquet; folders in it, too."
+            metavar="DIR", help="Event logs of members (*.jsonl, also *.gz), or Parquet; also in its subfolders."
         ),
     ],
     local: IsLocal = False,

@@ -55,7 +55,7 @@ class SchemaOfAppend:
     seen: str
     """The schema that the map had then; empty: none."""
     is_free: bool
-    """Whether the map had no entries then, so that its schema bound nobody."""
+    """Whether the map had no entries then, so that its schema bound no reader."""
 
     def after(self, present: str) -> str:
         """Return the schema of this write's rows and those of the map together. Raises `UsageError` if there is none."""

@@ -40,7 +40,7 @@ def demo(
             f"--kill {kill} would leave none of {members} members: kill fewer, or start more with --members"
         )
     if kill and not backups:
-        raise UsageError(f"--kill {kill} would lose data: with --backups 0 nobody stands behind a member that falls")
+        raise UsageError(f"--kill {kill} would lose data: with --backups 0 no other member has what a killed one holds")
     require_spark("the demo", extra="demo")
     find_files()
     from phalanx_spark.demo.story import DemoStory
