@@ -200,6 +200,50 @@ class Strangers:
         return more
 
 
+def test_a_member_that_dials_an_address_does_not_lose_what_it_sent_to_the_member_there() -> None:
+    """1. A member leaves, and its master sends it the list without it, on a connection that it has just opened. 2. The master
+    dials the address of this former member, to see whether another side is there. 3. The member must still get the list.
+    """
+    sender = f"127.0.0.1:20000/{uuid.uuid4()}"
+
+    def peer(member: Member, receiver: str) -> RawPeer:
+        return RawPeer(member.address, sender=sender, receiver=receiver).greeted()
+
+    def is_closed(peer: RawPeer) -> bool:
+        try:
+            return peer.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    async def run() -> None:
+        one = await start()
+        try:
+            to_member = await asyncio.to_thread(peer, one, one.id)
+            kept = one.accepted.peers[sender]
+            to_address = await asyncio.to_thread(peer, one, one.address)
+            assert one.accepted.peers[sender] is kept
+            assert not kept.is_closing
+            assert kept.sender == sender
+            # A connection to the address replaces one to the address, and one to the member replaces both.
+            again = await asyncio.to_thread(peer, one, one.address)
+            assert await asyncio.to_thread(is_closed, to_address)
+            assert one.accepted.peers[sender] is kept
+            newer = await asyncio.to_thread(peer, one, one.id)
+            assert await asyncio.to_thread(is_closed, to_member)
+            assert await asyncio.to_thread(is_closed, again)
+            assert sender not in one.accepted.seekers
+            newer.socket.close()
+            await asyncio.to_thread(wait_for, lambda: sender not in one.accepted.peers, "the last one is gone")
+            for each in (to_member, to_address, again):
+                each.socket.close()
+        finally:
+            await one.stop(drain=False)
+
+    asyncio.run(run())
+
+
 def test_idle_strangers_that_call_themselves_members_shut_out_nobody(few_waiting_places: int) -> None:
     async def run() -> None:
         one = await start()

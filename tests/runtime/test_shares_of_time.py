@@ -152,7 +152,7 @@ def test_messages_of_a_member_take_turns_too_and_keep_their_order(monkeypatch: p
         with await greeted(member, PEER), await greeted(member) as other:
             turns = Turns(member, m.SizeOf)
             turns.meanwhile = lambda: other.send(m.Get(1000, "m", KEY))
-            inbound = member.accepted.peers[PEER]
+            inbound = member.accepted.seekers[PEER]
             inbound.on_messages([*map(DEAR["SizeOf"], range(1, 11)), *ACKS, DEAR["SizeOf"](11)])
             assert inbound.is_paused  # so nothing overtakes what is held
             inbound.on_messages(list(map(DEAR["SizeOf"], range(12, MANY + 1))))

@@ -17,9 +17,14 @@ from phalanx.wire.messages import PROTOCOL_VERSION, Hello, Message, Refused, Wel
 class RawPeer:
     """A connection to a member without a secret. A context manager."""
 
-    def __init__(self, address: str, *, cluster: str = "test", sender: str = "", receive_buffer: int = 0) -> None:
-        """Connect only; `receive_buffer`: bytes that this end's kernel takes at most, 0: as it likes."""
+    def __init__(
+        self, address: str, *, cluster: str = "test", sender: str = "", receiver: str = "", receive_buffer: int = 0
+    ) -> None:
+        """Connect only. `receiver`: the member that is meant; empty: which one is at the address. `receive_buffer`: bytes
+        that this end's kernel takes at most, 0: as it likes.
+        """
         self.sender = sender or f"client/{uuid.uuid4()}"
+        self.receiver = receiver or address
         self.cluster = cluster
         self.address = address
         host, port = host_and_port(address)  # type: ignore[arg-type]  # a text of a member process
@@ -40,7 +45,7 @@ class RawPeer:
 
     def greet(self) -> Welcome | Refused:
         """Greet as a client does; the member's answer."""
-        self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, self.cluster, self.sender, self.address, b"")))
+        self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, self.cluster, self.sender, self.receiver, b"")))
         reader = FrameReader(handshake_decoder)
         while True:
             data = self.socket.recv(4096)

@@ -47,7 +47,9 @@ class AcceptedConnections:
         self.clients: dict[str, Inbound] = {}
         """Client to the connection that it opened last."""
         self.peers: dict[str, Inbound] = {}
-        """Member to the connection that it opened last. Messages to it use a link instead."""
+        """Member to the connection that it opened to this member last. Messages to it use a link instead."""
+        self.seekers: dict[str, Inbound] = {}
+        """Member to the connection that it opened last to this member's address, to see which member is there."""
         self.endpoints = EndpointConnections(member, self, group, grid, make_endpoints(config, grid))
         """The connections of clients of other systems."""
         self.passed_on = PassedOn(group)
@@ -117,15 +119,23 @@ class AcceptedConnections:
             self.passed_on.begin(MemberId(to), on_open, on_failed)
 
     def opened(self, connection: Inbound) -> None:
-        """Note a greeted connection, and close the peer's earlier one: its unread messages must not follow."""
+        """Note a greeted connection, and close the peer's earlier ones: their unread messages must not follow.
+
+        A connection to the address alone does not end the one to this member. 1. This member leaves; its master sends it the
+        list without it, on a connection that it has just opened. 2. The master dials the address of this former member, to
+        see whether another side of the cluster is there. 3. If that closed the first connection, the list would be lost, and
+        this member would come back as a new one.
+        """
         self.places.greeted(connection)
         sender = str(connection.sender)
-        same_kind = self.clients if is_client(sender) else self.peers
-        earlier = same_kind.get(sender)
-        same_kind[sender] = connection
-        if earlier is not None:
-            earlier.sender = None
-            earlier.abort()
+        own = self._of_kind(connection)
+        replaced = (own, self.seekers) if own is self.peers else (own,)
+        earlier = [each for kind in replaced if (each := kind.pop(sender, None)) is not None]
+        own[sender] = connection
+        for each in earlier:
+            each.sender = None
+            each.abort()
+        if earlier:
             self.member.feed(LinkLost(connection.sender))  # type: ignore[arg-type]  # a greeted connection has a sender
 
     def closed(self, connection: Inbound) -> None:
@@ -133,12 +143,18 @@ class AcceptedConnections:
         self.inbound.discard(connection)
         self.places.gone(connection)
         sender = connection.sender
-        if sender is None:
+        own = self._of_kind(connection)
+        if sender is None or own.get(sender) is not connection:
             return
-        same_kind = self.clients if is_client(sender) else self.peers
-        if same_kind.get(sender) is connection:
-            del same_kind[sender]
+        del own[sender]
+        if own is not self.seekers or sender not in self.peers:
             self.member.feed(LinkLost(sender))
+
+    def _of_kind(self, connection: Inbound) -> dict[str, Inbound]:
+        """Return the connections of this kind: of clients, of members to this one, or of members to its address."""
+        if is_client(str(connection.sender)):
+            return self.clients
+        return self.seekers if connection.seeks_address else self.peers
 
     def drop(self) -> None:
         """Close all, with what was sent on them."""
@@ -148,6 +164,7 @@ class AcceptedConnections:
         self.passed_on.drop()
         self.clients.clear()
         self.peers.clear()
+        self.seekers.clear()
 
     def break_off(self) -> None:
         """Abort all instead of closing them: a part of a message must not be sent."""

@@ -21,7 +21,8 @@ class Hello(WireMessage, tag=1, frozen=True):
     """The oldest version of the protocol that the connecting side speaks."""
     cluster: str
     sender: str
-    """A member's identity, or the random name of a client. A sender's new connection replaces its old one."""
+    """A member's identity, or the random name of a client. A sender's new connection replaces its old one, except that one to an
+    address does not replace one to a member."""
     receiver: str
     """The identity of the wanted member, or only its address where its incarnation is not known yet."""
     nonce: bytes = b""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Set
 from typing import Any, Protocol, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
-from phalanx.common.ids import Address, ClientId, MemberId, is_client
+from phalanx.common.ids import Address, ClientId, MemberId, is_client, is_member
 from phalanx.grid.serving.updates import BUILT_IN, CONTAINER_FUNCTIONS
 from phalanx.machine.inputs import Received, ReceivedTogether
 from phalanx.net.addresses import socket_address
@@ -137,6 +137,8 @@ class Inbound(FrameConnection):
         super().__init__(group)
         self._member, self._acceptor = member, acceptor
         self.sender: MemberId | ClientId | None = None
+        self.seeks_address = False
+        """Whether the peer, a member, has dialled this member's address without knowing which member is there."""
         self._accepted: Set[type] = frozenset()
         """The kinds of messages that the sender can send."""
         self._cheap: Set[type] = frozenset()
@@ -213,6 +215,7 @@ class Inbound(FrameConnection):
             self.decoder = request_decoder
         self.greeted(self._greeting.records)
         self.sender = ClientId(hello.sender) if is_client(hello.sender) else MemberId(hello.sender)
+        self.seeks_address = not is_member(hello.receiver)
         self._accepted = self._member.node.accepted_from(self.sender)
         self._cheap = CHEAP & self._accepted
         self._acceptor.opened(self)
