@@ -14,11 +14,11 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MAX_BOUND, MAX_BOUND_BYTES, JournalSettings, MapChange, MapSettings
 from phalanx.grid.replica.merge_policies import POLICIES, Verdict, Version, decide
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replication.eviction import IN_A_TURN, WITH_A_WRITE
 from phalanx.wire import messages as m
 from support.harness import MAP, TEXT, Cluster, key_of, local_at, lone_id
 from support.jobs import Job
+from support.replica_splits import divide
 
 K = [key_of(0, 1, number) for number in range(12)]
 V, W = TEXT + b"v", TEXT + b"w"

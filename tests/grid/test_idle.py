@@ -15,7 +15,6 @@ from phalanx.common.map_settings import MapChange, MapSettings
 from phalanx.grid.merge.orphaned_replicas import keep
 from phalanx.grid.replica.map_store import STILL, MapStore
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.versions import versions_of
 from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
 from phalanx.grid.requests.scans import page_of
@@ -24,6 +23,7 @@ from phalanx.wire import messages as m
 from phalanx.wire.key_requests import MAP_IDLE
 from support import jobs
 from support.harness import KEY, MAP, TEXT, Cluster, lone_id
+from support.replica_splits import divide
 
 STORED = b"\0" * 7 + b"\1" + to_data("value")
 IDLE_MS = 1_000

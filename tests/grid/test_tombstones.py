@@ -15,7 +15,6 @@ from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL,
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.tombstones import AT_ONCE, TombstonePurger
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
 from phalanx.grid.replication.flow_control import CopyFlow
@@ -23,6 +22,7 @@ from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
 from support.harness import KEY, MAP, TEXT, Cluster, lone_id
+from support.replica_splits import divide
 
 VALUE = TEXT + b"v"
 A, D = lone_id("A"), lone_id("D")

@@ -12,7 +12,6 @@ from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replica.replica_split import divide
 from phalanx.machine.effects import Answer
 from phalanx.machine.inputs import Call
 from phalanx.machine.outbox import Outbox
@@ -21,6 +20,7 @@ from phalanx.partition.recovery.most_recent_table import recover
 from phalanx.wire import messages as m
 from phalanx.wire.table_events import MigrationStarted, PartitionLost, PartitionsDivided
 from support.harness import KEY, MAP, TEXT, Cluster, key_of
+from support.replica_splits import divide
 
 VALUE = b"\0\0\0\1v"
 OTHER = b"\0\0\0\1w"

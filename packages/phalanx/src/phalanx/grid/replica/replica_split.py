@@ -79,14 +79,6 @@ class Division:
         return list(before.values())
 
 
-def divide(replica: Replica, partition: int, former_count: int, partition_count: int) -> dict[int, Replica]:
-    """Return the child replicas by partition, split in one go. Equal replicas have equal children."""
-    division = Division(replica, partition, former_count, partition_count)
-    while not division.go_on():
-        pass
-    return division.children
-
-
 def _child_of(replica: Replica, former_count: int) -> Replica:
     """Make a child replica without entries, with all that it has from the beginning.
 
