@@ -8,7 +8,6 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
-from contextvars import Context
 from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any, NoReturn, overload
@@ -37,6 +36,7 @@ from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import ConnectionGroup
+from phalanx.net.deadline_timer import DeadlineTimer
 from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.link import Link
@@ -88,8 +88,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         self._last_id = 0
         self.open_from = 0
         """The lowest number of a request that can be under way."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
+        self._timer = DeadlineTimer(self._loop, self._on_timer)
         self._refusals: dict[str, str] = {}
         self._is_closed = False
         self._is_forked = False
@@ -160,8 +159,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             await self.locks.release_all()
         self._is_closed = True
         self._asking_ended.set()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         for link in [*self._links.values(), *self._spares.values()]:
             link.drop()
         self._links.clear()
@@ -200,7 +198,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             self.open_from = next(iter(futures))
         futures[request.id] = future
         self._carry_out(self._core.call(Call(partition, request, to, within_ms, lost), self._now()))
-        if self._timer is None or within_ms or self._core.wants_table:
+        if not self._timer.is_set or within_ms or self._core.wants_table:
             self._rearm()
         return future
 
@@ -409,17 +407,9 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             logger.warning("%s", remark)
 
     def _rearm(self) -> None:
-        deadline = self._core.next_deadline()
-        if self._timer is not None and (deadline is None or deadline < self._timer_at):
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None and self._timer is None and not self._is_closed:
-            self._timer_at = deadline
-            # One timer sets the next: they would hand the context variables of one call on without end.
-            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._on_timer, context=Context())
+        self._timer.follow(self._core.next_deadline() if not self._is_closed else None)
 
     def _on_timer(self) -> None:
-        self._timer = None
         self._learn_seeds()
         self._carry_out(self._core.time_passed(self._now()))
         self._asking_ended.set()

@@ -25,10 +25,10 @@ from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import EventLogChecked, Input, LeaveWanted, Started, TimePassed
+from phalanx.machine.inputs import Input, LeaveWanted, Started, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
-from phalanx.net.forking import let_go, tell_forks
+from phalanx.net.deadline_timer import DeadlineTimer
 from phalanx.net.member_threads import enter, leave
 from phalanx.net.own_loop import in_own_loop
 from phalanx.node.node import Node
@@ -38,9 +38,8 @@ from phalanx.runtime.connections.call_statistics import CallStatistics
 from phalanx.runtime.connections.links import Links
 from phalanx.runtime.connections.overload import Overload
 from phalanx.runtime.connections.refused_peers import Strangers
-from phalanx.runtime.discovery.neighbours import Neighbours
-from phalanx.runtime.discovery.port_range import find_members, listen
-from phalanx.runtime.discovery.seed_watch import SeedWatch
+from phalanx.runtime.discovery.port_range import find_members
+from phalanx.runtime.discovery.presence import Presence
 from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
 from phalanx.runtime.http_port import make_http_server
 from phalanx.runtime.local.embedded import EmbeddedCaller, EmbeddedMap
@@ -51,7 +50,8 @@ from phalanx.runtime.settings.config import Config
 from phalanx.runtime.settings.memory_limit import available_memory, limits_of
 from phalanx.runtime.statistics.activity import Activity
 from phalanx.runtime.statistics.event_figures import EventFigures
-from phalanx.runtime.statistics.memory_use import MEASURE_EVERY_S, MemoryUse
+from phalanx.runtime.statistics.measurements import Measurements
+from phalanx.runtime.statistics.memory_use import MemoryUse
 from phalanx.runtime.statistics.recent_events import RecentEvents
 from phalanx.runtime.statistics.slow_turns import SlowTurns
 from phalanx.runtime.statistics.slow_updates import SlowUpdates
@@ -77,7 +77,7 @@ class MemberDriver(PublicNames):
     _internal = frozenset(
         {
             *("accepted", "caller", "config", "crash", "distrusted", "event_figures", "fail", "feed", "flush_events"),
-            *("has_started", "measure_memory", "node", "now", "own_addresses", "receivers", "recent_events"),
+            *("has_started", "node", "now", "own_addresses", "receivers", "recent_events"),
             *("refused_strangers", "start", "untraced_map"),
         }
     )
@@ -100,8 +100,6 @@ class MemberDriver(PublicNames):
         self.slow_turns = SlowTurns(config.slow_turn_warning_ms)
         """Counts the turns in which this member was busy for long."""
         self.memory_shortage = MemoryShortage()
-        self._memory_use = MemoryUse(limits_of(config.memory_limit, available_memory()))
-        self._memory_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._context = Context()
         """That of its timers: a member outlives the call that starts it, and that in which it takes an input."""
@@ -117,11 +115,7 @@ class MemberDriver(PublicNames):
             max_age_s=config.event_log_max_age_ms / 1000,
             keep=config.event_log_keep,
         )
-        self._servers: list[asyncio.Server] = []
-        self._seed_watch: SeedWatch | None = None
-        """The sources of seeds; None: it has none, or does not listen yet."""
-        self._neighbours: Neighbours | None = None
-        """The search for other members on this host; None: this member does not listen yet."""
+        self._presence = Presence()
         self.overload = Overload(lambda: self.address, self._loop.time)
         """Counts what was refused or dropped because buffers, places and descriptors are bounded."""
         self._group = ConnectionGroup(
@@ -135,13 +129,13 @@ class MemberDriver(PublicNames):
         )
         self.event_figures = EventFigures()
         """What is counted of the events that this process has recorded."""
-        self._reported_problem = ""
-        """Why the event log cannot be written, as the node was told last."""
         self.recent_events = RecentEvents() if config.http_port is not None else None
         """The last of them, for the console; None: it has none."""
         self._statistics = CallStatistics() if config.http_port is not None else None
         """The calls of clients; None: they are not counted."""
-        self._activity = Activity(self._statistics, self.event_figures.counts)
+        memory_use = MemoryUse(limits_of(config.memory_limit, available_memory()))
+        activity = Activity(self._statistics, self.event_figures.counts)
+        self._measurements = Measurements(memory_use, activity, self._events, self._group, self.feed)
         self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
         """The HTTP port; None: there is none."""
         self._links = Links(self, self._group, self._statistics)
@@ -149,8 +143,7 @@ class MemberDriver(PublicNames):
         """The node's view after the last input."""
         self._has_other_cluster = False
         """Whether its view or table is another one than endpoints have heard of."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
+        self._timer = DeadlineTimer(self._loop, lambda: self._group.call(self.feed, TimePassed()))
         self._rearm_scheduled = False
         self._clock_offset_ms = 0
         """How far the grid's clock was ahead of `now` when the last incarnation ended."""
@@ -159,15 +152,9 @@ class MemberDriver(PublicNames):
         """Whether this member was asked to drain and leave, which also holds for later incarnations."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self.measure_memory)
+        self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self._measurements.measure_memory)
         grid = grid_for_endpoints(self.caller, config, self.overload.failed, self._statistics)
         self.accepted = AcceptedConnections(self, self._group, grid, self._statistics)
-        tell_forks(self)
-
-    def on_forked(self) -> None:
-        """Close the copies of the listening sockets in a forked process: the port must be free after the parent."""
-        if not self._loop.is_closed():
-            let_go(each.fileno() for server in self._servers for each in server.sockets)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
@@ -266,15 +253,10 @@ class MemberDriver(PublicNames):
                 lock.release()
 
     async def _start(self, config: Config) -> None:
-        self._servers = await listen(self._loop, config, self.accepted.accept)
+        port = await self._presence.open(config, self.accepted.accept, self.feed)
         enter(self)
-        port = self._servers[0].sockets[0].getsockname()[1]
         for warning in config.warnings():
             logger.warning("%s", warning)
-        self._neighbours = Neighbours(config.cluster, config.address(port), config.find_secret())
-        self._neighbours.announce()
-        if config.has_seed_sources:
-            self._seed_watch = SeedWatch(config, config.address(port), port, self.feed)
         self._new_incarnation(config, port)
         plan = self.accepted.places.plan
         logger.debug("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
@@ -301,16 +283,14 @@ class MemberDriver(PublicNames):
             carried=after.carried if after else None,
             release_name=phalanx.__version__,
         )
-        self._reported_problem = ""
-        self._activity.begin()
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
         self._links.begin(time.time() + config.join_attempts * config.join_timeout_ms / 1000)
         self.feed(Started(after.past if after else None))
-        if self._seed_watch is not None:
-            self._seed_watch.begin(lambda: self.view, self._group.call)
-        self._on_memory_timer()
+        self._presence.look_for_seeds(lambda: self.view, self._group.call)
+        if not self._is_over:
+            self._measurements.begin(self.node.grid.memory, lambda: self.accepted.client_count)
         if self._is_to_leave:
             self.feed(LeaveWanted())
 
@@ -367,37 +347,7 @@ class MemberDriver(PublicNames):
         if self._has_other_cluster:
             self._has_other_cluster = False
             self.accepted.endpoints.note_cluster()
-        deadline = self.node.next_deadline() if not self._ended.done() else None
-        if self._timer is not None and (deadline is None or deadline < self._timer_at):
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None and self._timer is None:
-            self._timer_at = deadline
-            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._group.call, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.feed(TimePassed())
-
-    def _on_memory_timer(self) -> None:
-        """Measure, and do so again a little later."""
-        if self._memory_timer is not None:
-            self._memory_timer.cancel()
-        if self._is_over:
-            return
-        self._memory_timer = self._loop.call_later(MEASURE_EVERY_S, self._group.call, self._on_memory_timer)
-        self.measure_memory()
-        if self.event_log_problem != self._reported_problem:
-            self._reported_problem = self.event_log_problem
-            self.feed(EventLogChecked(self._reported_problem))
-        memory = self.node.grid.memory
-        if (activity := self._activity.look(memory, self.accepted.client_count)) is not None:
-            self.feed(activity)
-        self._memory_use.trim(memory.used, memory.resident)
-
-    def measure_memory(self) -> None:
-        """Tell the node what this process has in memory."""
-        self.feed(self._memory_use.measure())
+        self._timer.follow(self.node.next_deadline() if not self._ended.done() else None)
 
     # --- effects ---------------------------------------------------------------------------------------------------
 
@@ -413,8 +363,8 @@ class MemberDriver(PublicNames):
                 if isinstance(event, ClusterStarted) and not self._started.done():
                     self._started.set_result(None)
                 self._has_left = self._has_left or isinstance(event, Left)
-                if isinstance(event, Joined) and event.members == (self.node.this,) and self._neighbours is not None:
-                    self._neighbours.warn_of_others(self.node.this)
+                if isinstance(event, Joined) and event.members == (self.node.this,):
+                    self._presence.warn_of_others(self.node.this)
             case ViewChanged(view):
                 self._has_other_cluster = True
                 self._note_view(view)
@@ -451,15 +401,9 @@ class MemberDriver(PublicNames):
                 waiting.exception()
             else:
                 waiting.set_result(None)
-        for timer in (self._timer, self._memory_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._seed_watch is not None:
-            self._seed_watch.end()
-        for server in self._servers:
-            server.close()
-        if self._neighbours is not None:
-            self._neighbours.withdraw()
+        self._timer.cancel()
+        self._measurements.end()
+        self._presence.close()
         if self._http is not None:
             self._http.end_soon()
         self._drop_connections()
@@ -531,8 +475,7 @@ class MemberDriver(PublicNames):
                     self.address, timeout_s, self.replicas_held,
                 )  # fmt: skip
         self._end(None)
-        for server in self._servers:
-            server.close()
+        self._presence.close()
         await asyncio.sleep(0)  # the dropped connections close
         if self._http is not None:
             await self._http.wait_ended()
