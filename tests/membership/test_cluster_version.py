@@ -11,6 +11,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.versions import (
     Release,
     agree,
+    range_words,
     spoken_by_all,
     this_release,
 )
@@ -21,7 +22,7 @@ from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.view_events import ClusterVersionChanged, ClusterVersionWaits, OtherSideFound
 from support.harness import Lone, lone_id
-from support.mixed_members import INTERVAL, NEW, OLD, Master, ask, view_of
+from support.mixed_members import INTERVAL, NEW, OLD, OLD_RELEASE, Master, ask, view_of
 
 
 def test_ranges_of_versions() -> None:
@@ -50,7 +51,7 @@ def test_the_master_raises_it_when_the_last_member_of_an_older_release_has_gone(
     a.tell("BC")
     a.beats(4)
     assert a.present.cluster_version == OLD
-    assert a.waits_for == f"C:5701 speaks protocol {OLD}: upgrade it first"
+    assert a.waits_for == f"C:5701 speaks {range_words(OLD_RELEASE)}: upgrade it first"
     assert not a.events_of(ClusterVersionChanged)
     a.hear("C", m.LeaveRequest())
     a.membership.administration.complete_leaving([lone_id("C")], a.now)
@@ -221,6 +222,13 @@ def test_it_waits_while_another_side_was_told_that_this_one_stays_as_it_is() -> 
             NEW,
             f"the cluster version is {OLD}, and the joiner speaks protocols {NEW} to {NEW + 1}: upgrade the members first",
         ),
+        (
+            NEW,
+            OLD_RELEASE.newest,
+            OLD_RELEASE.oldest,
+            f"the cluster version is {NEW}, and the joiner speaks {range_words(OLD_RELEASE)}: start it with the release",
+        ),
+        (OLD, OLD_RELEASE.newest, OLD_RELEASE.oldest, ""),
         (OLD, OLD, OLD, ""),
         (OLD, NEW, OLD, ""),
         (NEW, NEW, OLD, ""),
@@ -326,7 +334,7 @@ def test_a_smaller_side_of_the_newer_version_joins_a_greater_one_of_the_older() 
 def test_an_operator_raises_it_and_until_then_members_may_go_back() -> None:
     """PX-47."""
     a = Master("AB", old="B", raise_cluster_version=False)
-    assert f"B:5701 speaks protocol {OLD}" in ask(a, m.RaiseClusterVersion(1, NEW)).text
+    assert f"B:5701 speaks {range_words(OLD_RELEASE)}: " in ask(a, m.RaiseClusterVersion(1, NEW)).text
     a = Master("AB", raise_cluster_version=False)
     a.tell("B")
     a.beats(10)
@@ -391,10 +399,12 @@ def test_another_member_names_the_master(request_: Any) -> None:
 def test_views_keep_what_they_say_of_members_that_stay() -> None:
     """PX-42."""
     view = view_of("ABC", 6, "AC", OLD)
-    new, old = this_release(), Release(OLD, OLD)
+    new, old, joined = this_release(), OLD_RELEASE, Release(OLD, OLD)
     assert list(view.all_releases().values()) == [new, old, new]
-    without = view.with_change(lone_id("B"), frozenset({lone_id("A")}), (lone_id("D"),))
-    assert list(without.all_releases().values()) == [old, new, old]
+    without = view.with_change(
+        lone_id("B"), frozenset({lone_id("A")}), (lone_id("D"),), releases={lone_id("D"): joined}
+    )
+    assert list(without.all_releases().values()) == [old, new, joined]
     assert without.with_lite(lone_id("B"), lone_id("C"), lite=True).all_releases() == without.all_releases()
     odd = msgspec.structs.replace(view, release_indices=(9, -1, 1, 5))
-    assert list(odd.all_releases().values()) == [old, old, new]
+    assert list(odd.all_releases().values()) == [Release(), Release(), new], "what is not known is taken for the oldest"

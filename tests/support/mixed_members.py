@@ -3,21 +3,24 @@
 from typing import Any
 
 from phalanx.common.ids import ClientId
-from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, this_release
+from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Release, this_release
 from phalanx.common.view import MembersView, pack_releases
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 
+from . import released
 from .harness import Lone, lone_id
 
 OLD, NEW = OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+OLD_RELEASE = Release(released.PROTOCOL, released.OLDEST)
+"""What members of the release before tell of theirs."""
 INTERVAL = 1_000
 
 
 def view_of(members: str, version: int, new: str = "", cluster_version: int = OLD, maker: str = "") -> MembersView:
     """A list of which the members `new` are of this build, and the others of the release before."""
     ids = tuple(lone_id(name) for name in members)
-    packed = pack_releases(ids, {lone_id(name): this_release() for name in new})
+    packed = pack_releases(ids, dict.fromkeys(ids, OLD_RELEASE) | {lone_id(name): this_release() for name in new})
     return MembersView(version, lone_id(maker or members[0]), ids, (), cluster_version, *packed)
 
 
