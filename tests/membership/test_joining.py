@@ -12,7 +12,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished, Record, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started, TimePassed
 from phalanx.membership.join.joining import Joining, JoinOutcome
-from phalanx.membership.views.publication import Publication
+from phalanx.membership.views.acknowledgements import PendingView
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.join_events import JoinAnswered, JoinAttemptFailed, Joined, MemberAdmitted
@@ -408,23 +408,23 @@ def test_a_join_is_answered_after_two_seconds_although_a_member_has_not_acknowle
 def test_acknowledgements_are_complete_at_the_last_one_and_not_before(count: int) -> None:
     waiting = [lone_id(name) for name in "BCDEF"[:count]]
     view = lone_view("ABCDEFG", 7)
-    publication = Publication(view, waiting, 100, {lone_id("G"): 1})
+    pending = PendingView(view, waiting, 100, {lone_id("G"): 1})
     for member in waiting:
-        assert not publication.is_over(99)
-        publication.on_ack(member, 6)
-        publication.on_ack(lone_id("Z"), 7)
-        assert not publication.is_over(99)
-        publication.on_ack(member, 7)
-    assert publication.is_over(0)
+        assert not pending.is_over(99)
+        pending.on_ack(member, 6)
+        pending.on_ack(lone_id("Z"), 7)
+        assert not pending.is_over(99)
+        pending.on_ack(member, 7)
+    assert pending.is_over(0)
 
 
 def test_a_member_that_left_is_not_waited_for() -> None:
-    publication = Publication(lone_view("ABCD", 4), [lone_id("B"), lone_id("C")], 100, {lone_id("D"): 1})
-    publication.on_ack(lone_id("B"), 4)
-    publication.keep_only(lone_view("ABCD", 4).members)
-    assert not publication.is_over(0)
-    publication.keep_only(lone_view("ABD", 5).members)
-    assert publication.is_over(0)
+    pending = PendingView(lone_view("ABCD", 4), [lone_id("B"), lone_id("C")], 100, {lone_id("D"): 1})
+    pending.on_ack(lone_id("B"), 4)
+    pending.keep_only(lone_view("ABCD", 4).members)
+    assert not pending.is_over(0)
+    pending.keep_only(lone_view("ABD", 5).members)
+    assert pending.is_over(0)
 
 
 @pytest.mark.rows("EL-19", "EL-20", "EL-21", "EL-14")

@@ -35,7 +35,7 @@ class Administration:
             self._next_publication = self._admission.next_publication(now)
 
     def next_deadline(self) -> Millis | None:
-        earliest, hand_over = self._admission.publications.next_deadline(), self._leaving.resignation.hand_over
+        earliest, hand_over = self._admission.pending_views.next_deadline(), self._leaving.resignation.hand_over
         if hand_over is not None and (earliest is None or hand_over.deadline < earliest):
             earliest = hand_over.deadline
         if not self._state.is_master:
@@ -47,8 +47,8 @@ class Administration:
         return earliest
 
     def on_time(self, now: Millis) -> None:
-        """End publications and hand-overs whose time is over, and publish the view periodically (CS-19)."""
-        self._admission.end_publications(now)
+        """End waits for acknowledgements and hand-overs whose time is over, and publish the view periodically (CS-19)."""
+        self._admission.answer_joiners(now)
         self._leaving.resignation.end_if_over(now)
         if not self._state.is_master:
             return
@@ -63,7 +63,7 @@ class Administration:
         self._admission.on_ack(sender, message)
         if self._state.is_master:
             self._leaving.on_ack(sender, message, now)
-        self._admission.end_publications(now)
+        self._admission.answer_joiners(now)
         self._leaving.resignation.on_ack(sender, message, now)
 
     def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:

@@ -22,7 +22,7 @@ from phalanx.membership.outgoing import Heartbeats
 from phalanx.membership.state import MembershipState
 from phalanx.membership.table_news import TableNews
 from phalanx.membership.view_installation import ViewInstallation
-from phalanx.membership.views.publication import Publication, Publications
+from phalanx.membership.views.acknowledgements import PendingView, PendingViews
 from phalanx.membership.wishes import OwnWishes
 from phalanx.wire.join_events import JoinAnswered, JoinHeldBack, JoinRequestRefused, MemberAdmitted
 from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinResponse, MembersAck
@@ -187,7 +187,7 @@ class Admission:
         self._state = state
         self._newcomers = newcomers
         self._installation = installation
-        self.publications = Publications()
+        self.pending_views = PendingViews()
         self.queued: dict[MemberId, JoinRequest] = {}
         """Joiner that waits for the next view to its request."""
         self._successors: MembersView | None = None
@@ -196,7 +196,7 @@ class Admission:
         """Links for which reachable members were removed, and which they must prove before they come back."""
 
     def __repr__(self) -> str:
-        return f"Admission(publications={self.publications}, queued={list(self.queued)})"
+        return f"Admission(pending_views={self.pending_views}, queued={list(self.queued)})"
 
     def note_broken(self, links: Iterable[Link], now: Millis) -> None:
         """Note links that members must prove before they come back, because they are removed for them."""
@@ -213,7 +213,7 @@ class Admission:
             self.queued = {waits: asked for waits, asked in self.queued.items() if address_of(waits) != at}
             self.queued[joiner] = message
             self._admit_queued(now)
-        elif not self.publications.renew(joiner, message.request_id):
+        elif not self.pending_views.renew(joiner, message.request_id):
             self._local.out.send(joiner, self._newcomers.response(message.request_id, state.joined(), now))
 
     def _hold_back(self, message: JoinRequest, now: Millis) -> bool:
@@ -230,7 +230,7 @@ class Admission:
     def _admit_queued(self, now: Millis) -> None:
         """Admit the queued joiners, and remove the earlier incarnations on their addresses, which are dead."""
         this, state = self._local.this, self._state
-        if not self.queued or self.publications.is_waiting or not state.is_master:
+        if not self.queued or self.pending_views.is_waiting or not state.is_master:
             return
         requests, self.queued = self.queued, {}
         joiners = {joiner: request.request_id for joiner, request in requests.items()}
@@ -245,14 +245,14 @@ class Admission:
         self._installation.install(new, "CS-10 joined", now)
         self._newcomers.learn(requests.values(), now)
         deadline = now + self._local.config.join_acknowledgement_ms
-        self.publications.wait(Publication(new, existing, deadline, joiners))
+        self.pending_views.add(PendingView(new, existing, deadline, joiners))
         self._installation.tell(skip=joiners)
-        self.end_publications(now)
+        self.answer_joiners(now)
 
     def publish(self, view: MembersView, rule: str, now: Millis) -> None:
         """Publish a view, and answer joiners that waited only for members that are not in it."""
         self._installation.publish(view, rule, now)
-        self.end_publications(now)
+        self.answer_joiners(now)
 
     def publish_anew(self, rule: str, now: Millis) -> None:
         """Publish the present view with the next version, because its footing has changed."""
@@ -273,17 +273,17 @@ class Admission:
 
     def on_ack(self, sender: MemberId, message: MembersAck) -> None:
         """Note that a member has a view."""
-        self.publications.on_ack(sender, message.version)
+        self.pending_views.on_ack(sender, message.version)
 
-    def end_publications(self, now: Millis) -> None:
+    def answer_joiners(self, now: Millis) -> None:
         """Answer the joiners of views that all members have, or whose time is over; then admit the next ones."""
-        if not self.publications.is_waiting:
+        if not self.pending_views.is_waiting:
             return
         state, out = self._state, self._local.out
-        for publication in self.publications.take_ended(state.members, now):
+        for pending in self.pending_views.take_ended(state.members, now):
             view = self._successors if self._successors is not None else state.view
-            late = tuple(sorted(publication.waiting_for))
-            for joiner, request_id in publication.joiners.items():
+            late = tuple(sorted(pending.waiting_for))
+            for joiner, request_id in pending.joiners.items():
                 if view is None or joiner not in view:
                     continue
                 if self._successors is not None:
@@ -301,6 +301,6 @@ class Admission:
 
     def end(self) -> None:
         """End with this incarnation."""
-        self.publications.clear()
+        self.pending_views.clear()
         self.queued.clear()
         self._successors = None

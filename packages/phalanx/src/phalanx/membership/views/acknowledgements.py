@@ -1,4 +1,4 @@
-"""Views that were published and that not all members have acknowledged yet (docs/protocol/joining.md).
+"""Acknowledgements of views: which members have yet to acknowledge a view that was published (docs/protocol/joining.md).
 
 The master answers joiners when all members that existed before have acknowledged the view that admits them, or when the
 time for that is over: a slow member delays a join, it does not prevent it.
@@ -12,8 +12,8 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 
 
-class Publication:
-    """One view's acknowledgements, and the joiners that wait for them."""
+class PendingView:
+    """One view, the members that have yet to acknowledge it, and the joiners that wait for them."""
 
     def __init__(
         self, view: MembersView, waiting_for: Iterable[MemberId], deadline: Millis, joiners: dict[MemberId, int]
@@ -27,7 +27,7 @@ class Publication:
         """The members of the view that was checked last; kept because each of thousands of acknowledgements asks."""
 
     def __repr__(self) -> str:
-        return f"Publication(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiners={self.joiners})"
+        return f"PendingView(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiners={self.joiners})"
 
     def on_ack(self, member: MemberId, version: int) -> None:
         """Note that a member has installed this version, or a newer one."""
@@ -45,45 +45,46 @@ class Publication:
         return not self.waiting_for or now >= self.deadline
 
 
-class Publications:
-    """The publications that are still waited for, oldest first."""
+class PendingViews:
+    """The views that were published and that not all members have acknowledged yet, oldest first."""
 
     def __init__(self) -> None:
-        self._open: list[Publication] = []
+        self._pending: list[PendingView] = []
 
     def __repr__(self) -> str:
-        return repr(self._open)
+        return repr(self._pending)
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._open)
+        return bool(self._pending)
 
-    def wait(self, publication: Publication) -> None:
-        self._open.append(publication)
+    def add(self, pending: PendingView) -> None:
+        """Wait for the acknowledgements of one more view."""
+        self._pending.append(pending)
 
     def renew(self, joiner: MemberId, request_id: int) -> bool:
         """Answer a waiting joiner that has asked again by its latest request's id. Return whether it waits."""
-        for publication in self._open:
-            if joiner in publication.joiners:
-                publication.joiners[joiner] = request_id
+        for pending in self._pending:
+            if joiner in pending.joiners:
+                pending.joiners[joiner] = request_id
                 return True
         return False
 
     def on_ack(self, member: MemberId, version: int) -> None:
-        for publication in self._open:
-            publication.on_ack(member, version)
+        for pending in self._pending:
+            pending.on_ack(member, version)
 
     def next_deadline(self) -> Millis | None:
-        return min(publication.deadline for publication in self._open) if self._open else None
+        return min(pending.deadline for pending in self._pending) if self._pending else None
 
-    def take_ended(self, members: Collection[MemberId], now: Millis) -> list[Publication]:
-        """Remove and return the publications that every present member has acknowledged, or whose time is over."""
-        for publication in self._open:
-            publication.keep_only(members)
-        ended = [publication for publication in self._open if publication.is_over(now)]
+    def take_ended(self, members: Collection[MemberId], now: Millis) -> list[PendingView]:
+        """Remove and return the views that every present member has acknowledged, or whose time is over."""
+        for pending in self._pending:
+            pending.keep_only(members)
+        ended = [pending for pending in self._pending if pending.is_over(now)]
         if ended:
-            self._open = [publication for publication in self._open if publication not in ended]
+            self._pending = [pending for pending in self._pending if pending not in ended]
         return ended
 
     def clear(self) -> None:
-        self._open.clear()
+        self._pending.clear()
