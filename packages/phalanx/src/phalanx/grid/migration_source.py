@@ -2,8 +2,7 @@
 
     COPYING   the destination gets a copy, unless it is a backup already; writes go on, and reach it, too.
     SEALED    the ownership moves: requests for the partition wait here, unanswered, until the outcome is known. That
-    takes
-              as long as the last writes need for confirmation, and the messages of the commit.
+              takes as long as the last writes need for confirmation, and the messages of the commit.
     REPORTED  the destination has everything, and no write is confirmed without it. The master decides; this owner never
               ends the migration by itself.
 

@@ -1,7 +1,8 @@
 """One member: its machines side by side behind one door.
 
-`handle(input, now)` is the only way in, and the effects that it returns are the only way out. This file composes; it holds
-no rule. Messages go to the machines that have a route for them, and the facts that machines tell go to those that are
+`handle(input, now)` is the only way in for messages, connections, calls and time, and the effects that it returns are the
+only way out. Beside it, callers within the process read and write entries of owned partitions at once (`local_access`), if
+no other member has to know. This file composes; it holds no rule. Messages go to the machines that have a route for them, and the facts that machines tell go to those that are
 interested (`_interests`).
 """
 

@@ -1,9 +1,12 @@
 """Mutations: the changes of a replica, as values, and the one function that applies them.
 
 A mutation is a numbered replication message. The owner (`Leader.commit`) and its backups apply it with the same
-function, so they hold the same by construction. Two things change without a mutation: each replica purges by itself the
-tombstones that are due (`tombstones`), and drops what it kept of a former cluster (`merging`).
-`Leader.commit_plain` sets an entry without one, if no other member has to know.
+function, so they hold the same by construction. Without a mutation change:
+
+* tombstones that are due: each replica purges them by itself (`tombstones`);
+* what a member kept of a former cluster: it drops that by itself (`merging`);
+* the idle time of an entry that is read at the owner (`MapStore.touch`);
+* entries of a partition of which no other member has to know (`Leader.commit_plain` and its bulk forms).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""How the replicas of owned partitions change: by `commit`, or by `commit_plain` if no other member has to know.
+"""How the replicas of owned partitions change: by `commit`, or by one of three shortcuts if no other member has to know.
+
+`commit` makes a mutation and sends it to the backups. `commit_plain` sets one entry and makes no message; `commit_values`
+does so for the entries of a bulk write, and `commit_commands` for commands of a Redis client. Only native code makes the
+last two faster, so without it they do nothing, and say so.
 
 Which partitions are owned: `ownership`. What requests are refused: `serving`.
 """

@@ -13,6 +13,7 @@ Only members that hold data are counted. Lite members come and go without any da
 beside a single owner would protect nothing.
 
 A side that was cut off answers as before until its view shrinks; the failure detector decides how long that takes.
+With `lease_ms`, a map that needs the majority stops earlier: when the lease of its owner is over.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Failure detectors: which members seem to be gone. What follows from it (suspicion, removal, a claim) is decided
-elsewhere.
+"""Failure detectors: which members have been silent for too long, by when their heartbeats arrived.
 
-Two sources, either of which is enough: silence (`PhiFailureDetector` or `DeadlineFailureDetector`) and connections that
-stay refused after one was lost (`ConnectionEvidence`).
+There are two, and a setting chooses: `PhiFailureDetector` and `DeadlineFailureDetector`. Silence is one of four sources
+of a suspicion, each of which is enough (`suspicion`): the others are connections that stay refused after one was lost
+(`connection_evidence`), confirmations of the master that are missing (`master_confirmations`), and a question whether a
+member lives that it does not answer.
 
 A slow observer distrusts itself first: when this member's own tick came late, this member was away, so the time that it
 missed counts as no silence of others.

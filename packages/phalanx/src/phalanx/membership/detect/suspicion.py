@@ -1,5 +1,7 @@
-"""Which members this member suspects, and why. Suspicions are local: they are not shared
-(docs/protocol/failure-detection.md).
+"""Which members this member suspects, and why (docs/protocol/failure-detection.md).
+
+Each member decides this for itself. Others are told of it (the master in heartbeats and reports, and in large clusters any member
+by a report), but what another member suspects is no verdict here: at most a reason to ask the suspected one if it lives.
 
 It combines the failure detector with the evidence of refused connections, of missing confirmations and of questions
 without an answer. It remembers verdicts until they are taken back: a heartbeat, a member list from the master, or the

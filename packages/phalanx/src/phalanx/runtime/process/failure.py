@@ -1,12 +1,14 @@
 """How a member ends after an unexpected error. One place decides it, for all callbacks of the event loop.
 
-| what happens | consequence | |---|---| | a peer breaks the protocol, or there is no memory for a frame of a client |
-its connection is closed, and this is logged | | there is no memory for a member's frame, or repeatedly for clients'
-frames | the member ends at once: see `MemoryShortage` | | a connection cannot be opened | counts as a refusal by its
-peer | | a request or a reply is over the frame limit | its caller gets an error | | another message is over the frame
-limit | its connection is broken off: the message is lost with it, as any message can be | | the event log or a log line cannot
-be written | lines are kept for a while, then lost and counted | | anything else, in an input, its effects, a timer or
-another callback | the member ends at once, as in a crash |
+| what happens | consequence |
+|---|---|
+| a peer breaks the protocol, or there is no memory for a frame of a client | its connection is closed, and this is logged |
+| there is no memory for a member's frame, or repeatedly for clients' frames | the member ends at once: see `MemoryShortage` |
+| a connection cannot be opened | counts as a refusal by its peer |
+| a request or a reply is over the frame limit | its caller gets an error |
+| another message is over the frame limit | its connection is broken off: the message is lost with it, as any can be |
+| the event log or a log line cannot be written | lines are kept for a while, then lost and counted |
+| anything else, in an input, its effects, a timer or another callback | the member ends at once, as in a crash |
 
 A member in a process of its own (`phalanx member`) ends with the process, whose last log lines and status say so. An
 embedded member does not end its program: it breaks off its connections, and `Member.wait_ended` raises `MemberFailed`.
