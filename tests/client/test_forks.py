@@ -23,7 +23,7 @@ import phalanx
 from phalanx.client.staging import Staging, new_job_id
 from phalanx.common.errors import IndeterminateWrite, UsageError
 from phalanx.common.ids import Address
-from phalanx.net.forking import let_go
+from phalanx.net.forking import close_inherited
 from support.forks import Child, in_child
 from support.processes import Cluster, wait_for
 from support.raw_peers import RawPeer
@@ -377,7 +377,7 @@ def test_the_parents_connections_serve_on_under_load_while_children_come_and_go(
         runner.run(run())
 
 
-def test_copies_are_let_go_where_no_descriptor_is_left() -> None:
+def test_inherited_copies_are_closed_where_no_descriptor_is_left() -> None:
     def work() -> list[str]:
         ends = socket.socketpair()
         numbers = [each.fileno() for each in ends]
@@ -385,7 +385,7 @@ def test_copies_are_let_go_where_no_descriptor_is_left() -> None:
         with contextlib.suppress(OSError):
             while True:
                 os.dup(numbers[0])
-        let_go([-1, *numbers])
+        close_inherited([-1, *numbers])
         return [os.readlink(f"/proc/self/fd/{number}") for number in numbers]
 
     assert in_child(work) == ["/dev/null"] * 2

@@ -37,6 +37,6 @@ class DepartureJudge:
 
     def _how_gone(self, member: MemberId, view: MembersView) -> HowGone:
         # Who hands the mastership over makes the view without itself.
-        if member == view.maker or member in self._duties.let_go:
+        if member == view.maker or member in self._duties.departing:
             return HowGone.LEFT
         return HowGone.ENDED if member in self._suspicions.deserted else HowGone.CUT_OFF

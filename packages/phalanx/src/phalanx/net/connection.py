@@ -21,7 +21,7 @@ from phalanx.net.connection_abort import NEVER_SENT
 from phalanx.net.dialing import Dialer
 from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.flow import Drop, Flow, Limits
-from phalanx.net.forking import let_go, tell_forks
+from phalanx.net.forking import close_inherited, tell_forks
 from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.keepalive import keep_alive
 from phalanx.net.secret import Secret
@@ -100,7 +100,7 @@ class ConnectionGroup:
         """Release all connections in a forked process: they are the parent's, and must end when it ends."""
         if self.loop.is_closed():
             return  # the loop is closed: the descriptor numbers of these connections can belong to others now
-        let_go(connection.descriptor for connection in self.open)
+        close_inherited(connection.descriptor for connection in self.open)
 
     def published_frame(self, message: Message) -> bytearray:
         """Return the frame of a message to all members; it is encoded only for the first receiver."""

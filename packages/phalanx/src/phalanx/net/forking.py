@@ -39,7 +39,7 @@ def tell_forks(holder: KnowsForks) -> None:
     _holders.add(holder)
 
 
-def let_go(descriptors: Iterable[int]) -> None:
+def close_inherited(descriptors: Iterable[int]) -> None:
     """Replace copies of the parent's sockets by `/dev/null` in a child process; negative numbers are ignored.
 
     The parent's sockets, and its event loop, are not affected. The numbers stay occupied: transports in the child still

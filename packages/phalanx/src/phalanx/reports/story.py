@@ -166,8 +166,8 @@ class EventStory:
             status = "left" if is_leave(last.rule) else "removed"
             version = last.fields.get("view_version")
             if status == "left":
-                let_go = f"{self.name(last.by)}, the master, released it with member list {version}, {when[id(last)]}"
-                return status, f"{name} left in good order. {let_go}"
+                farewell = f"{self.name(last.by)}, the master, released it with member list {version}, {when[id(last)]}"
+                return status, f"{name} left in good order. {farewell}"
             return status, self._removed(name, last.by, version, when[id(last)], last.reason)
         if (last := self._last(subject, "ClaimEnded", "left_out")) is not None:
             claimer = f"{self.name(last.by)}, the new master, did not include it, {when[id(last)]}"

@@ -108,7 +108,7 @@ class ExploredMember:
         self.service.leave(self.now)
         self._follow_up()
 
-    def let_go(self) -> None:
+    def complete_leaving(self) -> None:
         """Tell the master that all who want to leave have handed over what they held."""
         self.service.administration.complete_leaving(sorted(self.service.duties.leaving), self.now)
         self._follow_up()
@@ -201,8 +201,8 @@ class MemberStates:
     def leave(self, state: int) -> MemberStep:
         return self._step(state, -4, 0, ExploredMember.leave)
 
-    def let_go(self, state: int) -> MemberStep:
-        return self._step(state, -5, 0, ExploredMember.let_go)
+    def complete_leaving(self, state: int) -> MemberStep:
+        return self._step(state, -5, 0, ExploredMember.complete_leaving)
 
     def wait(self, state: int, ms: Millis) -> int:
         """Advance the clock without telling the machine."""

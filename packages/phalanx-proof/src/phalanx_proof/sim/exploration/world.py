@@ -273,7 +273,7 @@ class ExploredWorld:
             after[self._link(sender, member)] = 0
             return tuple(after), None
         if what == "release":
-            return self._stepped(after, member, self.states.let_go(state[member]))
+            return self._stepped(after, member, self.states.complete_leaving(state[member]))
         if what != "suspect" or state[sender] > OVER:
             after[-1] += 1 << (self._budget_shift + BUDGET_BITS * BUDGET_OF[what])
         if what == "suspect":

@@ -82,7 +82,7 @@ class LastAcks:
         1. B and E leave A and C, which have two of four votes then. 2. A, the master, leaves too before B and E have
         said that they are over. 3. No member hears it, and C never has the majority again.
         """
-        return not self._duties.let_go or now >= self._until
+        return not self._duties.departing or now >= self._until
 
     def split_leavers(self, members: Sequence[MemberId]) -> tuple[list[MemberId], bool]:
         """Return those of these members that asked to leave, except this one, and whether this one did."""
@@ -97,7 +97,7 @@ class LastAcks:
         self._awaits = True
         update = self._publisher.farewell(view)
         for member in members:
-            self._duties.let_go[member] = view.version, self._majority.quorum.voices.get(member, member)
+            self._duties.departing[member] = view.version, self._majority.quorum.voices.get(member, member)
             self._publisher.send(member, update)
 
     def on_ack(self, sender: MemberId, message: MembersAck) -> bool:
@@ -107,20 +107,20 @@ class LastAcks:
         1. This view has no majority without D, which leaves. 2. C gets it, and D's last acknowledgement comes. 3. C
         says that it has this view, and is cut off: it counts for those that are the majority of the view before.
         """
-        state, let_go = self._state, self._duties.let_go
+        state, departing = self._state, self._duties.departing
         if sender in state.members:
             self._majority.note_view(sender, message.version, message.maker)
-        elif sender in let_go and let_go[sender][0] == message.version and message.maker == state.master:
-            _, voter = let_go.pop(sender)
+        elif sender in departing and departing[sender][0] == message.version and message.maker == state.master:
+            _, voter = departing.pop(sender)
             if self._majority.quorum.record_departure(voter):
                 return True
-            if self._leaves and not let_go:
+            if self._leaves and not departing:
                 state.tell_change()
         return False
 
     def end(self) -> None:
         """End with this incarnation."""
-        self._duties.let_go.clear()
+        self._duties.departing.clear()
 
 
 class Resignation:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import SeedsFound
-from phalanx.net.forking import let_go, tell_forks
+from phalanx.net.forking import close_inherited, tell_forks
 from phalanx.runtime.discovery.neighbours import Neighbours
 from phalanx.runtime.discovery.port_range import listen
 from phalanx.runtime.discovery.seed_watch import SeedWatch
@@ -54,7 +54,7 @@ class Presence:
     def on_forked(self) -> None:
         """Close the copies of the listening sockets in a forked process: the port must be free after the parent."""
         if not self._loop.is_closed():
-            let_go(each.fileno() for server in self._servers for each in server.sockets)
+            close_inherited(each.fileno() for server in self._servers for each in server.sockets)
 
     def close(self) -> None:
         """Listen no longer, and look for nobody."""
