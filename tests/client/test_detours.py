@@ -3,8 +3,8 @@
 from typing import Any
 
 from phalanx.client.core.client_core import ClientCore
+from phalanx.client.core.cluster_affinity import Contact
 from phalanx.client.core.detours import FRESH_MS, LOOK_BACK_MS, QUIET_MS, Detours
-from phalanx.client.core.loyalty import Contact
 from phalanx.common.ids import MemberId, member_id
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView

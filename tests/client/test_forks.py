@@ -164,7 +164,7 @@ def test_what_was_begun_before_the_fork_goes_on_in_both_processes(client: phalan
 
 
 def test_a_fork_while_another_thread_is_in_the_client_does_not_stop_the_child(client: phalanx.Client) -> None:
-    with client._sessions._lock, client._knowledge._lock:
+    with client._sessions._lock, client._shared._lock:
         child = Child(lambda: (client.refresh().partition_count, numbers[7]))
         assert child.result() == (client.partition_count, 7)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from phalanx.client.backlog import Backlog
 from phalanx.client.core.client_core import ClientCore
-from phalanx.client.core.knowledge import wall_ahead_ms
-from phalanx.client.core.loyalty import Contact
+from phalanx.client.core.cluster_affinity import Contact
 from phalanx.client.core.pauses import Pauses
+from phalanx.client.core.shared_state import wall_ahead_ms
 from phalanx.common.errors import ClientClosed, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Lost, MemberId, Target, address_of, is_member
 from phalanx.common.map_plan import MapPlan

@@ -94,7 +94,7 @@ class Client(NeedsPlainWith, BlockingFacade):
                 secret_of_cluster,
             )
         )
-        self._knowledge = self._sessions.knowledge
+        self._shared = self._sessions.shared
         self.next_id = self._sessions.next_id
         """Return the number for the next request."""
         self.call = self._sessions.call
@@ -166,7 +166,7 @@ class Client(NeedsPlainWith, BlockingFacade):
 
     def partition_table(self) -> PartitionTable:
         """Return the newest partition table that this client knows."""
-        table = self._knowledge.known.table
+        table = self._shared.state.table
         if table is not None:
             return table
         with self._sessions.session() as session:
@@ -192,13 +192,13 @@ class Client(NeedsPlainWith, BlockingFacade):
     @property
     def partition_count(self) -> int:
         """Return how many partitions the cluster has, by the newest table known."""
-        return self._knowledge.partition_count
+        return self._shared.partition_count
 
     @property
     def founders(self) -> tuple[MemberId, ...]:
         """Return the founders of the cluster and of clusters merged into it; empty: members do not name them. A
         restarted cluster has another founder."""
-        side = self._knowledge.known.side
+        side = self._shared.state.side
         return side.founders if side is not None else ()
 
     def members(self, limit: TimeLimit | None = None) -> MembersReply:

@@ -16,8 +16,8 @@ from typing import Any
 
 from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.client.core.client_core import DOUBT_AFTER_MS, ClientCore
-from phalanx.client.core.knowledge import Knowledge
 from phalanx.client.core.pauses import Pauses
+from phalanx.client.core.shared_state import SharedState
 from phalanx.common.errors import EntryTooLarge, ProtocolError
 from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.machine.effects import Answer, Effect, Send
@@ -41,7 +41,7 @@ class Driver:
     def __init__(
         self,
         core: ClientCore,
-        knowledge: Knowledge,
+        shared: SharedState,
         cluster: str,
         sender: str,
         max_frame_bytes: int,
@@ -52,7 +52,7 @@ class Driver:
         """`patience_s`: how long one system call can wait for a peer; at most `DOUBT_AFTER_MS`."""
         self._places = places
         self.core = core
-        self._knowledge = knowledge
+        self._shared = shared
         self._cluster = cluster
         self._sender = sender
         self._max_frame_bytes = max_frame_bytes
@@ -179,7 +179,7 @@ class Driver:
     def received(self, connection: BlockingConnection, message: Any) -> list[Effect]:
         """Give the core a message from a connection, and return the effects."""
         if type(message) is TableReply:
-            return self._knowledge.hear(self.core, connection.member, message, self.now())
+            return self._shared.on_table_reply(self.core, connection.member, message, self.now())
         return self.core.received(connection.member, message, self.now())
 
     # --- effects ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import msgspec
 from phalanx.client.blocking.connection import NotDelivered, new_sender
 from phalanx.client.blocking.driver import Driver
 from phalanx.client.core.client_core import ClientCore
-from phalanx.client.core.knowledge import Knowledge
+from phalanx.client.core.shared_state import SharedState
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Lost, Millis, Target
 from phalanx.machine.effects import Effect
@@ -43,14 +43,14 @@ class SessionSettings(msgspec.Struct, frozen=True):
 class Session:
     """A client for one call at a time. It is unusable after an exception in the middle of a call: `close` it."""
 
-    def __init__(self, settings: SessionSettings, knowledge: Knowledge, next_id: Callable[[], int]) -> None:
+    def __init__(self, settings: SessionSettings, shared: SharedState, next_id: Callable[[], int]) -> None:
         """`next_id` returns the next request number, from one sequence for all sessions."""
         self.core = ClientCore(
-            settings.places.addresses, int(settings.call_timeout_s * 1000), settings.cluster, knowledge.contact
+            settings.places.addresses, int(settings.call_timeout_s * 1000), settings.cluster, shared.contact
         )
         self.driver = Driver(
             self.core,
-            knowledge,
+            shared,
             settings.cluster,
             new_sender(),
             settings.max_frame_bytes,
@@ -60,8 +60,8 @@ class Session:
         )
         self.used_at = 0
         """When the last call began, in milliseconds of the monotonic clock."""
-        self._knowledge = knowledge
-        self._contact = knowledge.contact
+        self._shared = shared
+        self._contact = shared.contact
         self._call_timeout_s = settings.call_timeout_s
         self._next_id = next_id
         self._open_from = 0
@@ -84,9 +84,9 @@ class Session:
         """Send a request to the owner of a partition and wait for its one reply. `within_ms`: a shorter time limit; 0: none."""
         if request.id < self._open_from:
             request = self._in_turn(request)
-        core, driver, knowledge = self.core, self.driver, self._knowledge
+        core, driver, shared = self.core, self.driver, self._shared
         self.used_at = started = int(monotonic() * 1000)
-        if core.known is not knowledge.known or started >= core.news_at < knowledge.news_at:
+        if core.state is not shared.state or started >= core.news_at < shared.news_at:
             self._catch_up()
         owner = core.owner_for_only_call(partition, started)
         connection = driver.connections.get(owner) if owner is not None else None
@@ -201,11 +201,11 @@ class Session:
 
     def _catch_up(self) -> None:
         """Take over what other sessions have learned. No call is under way here, so its effects are ignored."""
-        core, driver, knowledge = self.core, self.driver, self._knowledge
+        core, driver, shared = self.core, self.driver, self._shared
         self.used_at = driver.now()
-        core.news_at = max(core.news_at, knowledge.news_at)
-        if core.known is not knowledge.known:
-            core.adopt(knowledge.known, self.used_at)
+        core.news_at = max(core.news_at, shared.news_at)
+        if core.state is not shared.state:
+            core.adopt(shared.state, self.used_at)
             driver.apply_step([])
 
     def _wait(self, effects: list[Effect], is_over: Callable[[], bool], timeout_s: float) -> None:

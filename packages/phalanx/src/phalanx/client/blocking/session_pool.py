@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from phalanx.client.blocking.session import Session, SessionSettings
-from phalanx.client.core.knowledge import Knowledge
+from phalanx.client.core.shared_state import SharedState
 from phalanx.common.errors import ClientClosed
 from phalanx.common.ids import Millis
 from phalanx.maps.requests import CLIENT_CLOSED
@@ -37,7 +37,7 @@ class SessionPool:
         self.settings = settings
         self.next_id = itertools.count(1).__next__
         """Returns the next request number, of one sequence for all sessions: calls are numbered before they get one."""
-        self.knowledge = Knowledge()
+        self.shared = SharedState()
         self.is_closed = False
         self._look_at = 0
         self._begin()
@@ -53,7 +53,7 @@ class SessionPool:
         """Give up all sessions in a forked process: they are the parent's, and absent threads can hold locks."""
         sessions = list(self._all)
         self._begin()
-        self.knowledge.on_forked()
+        self.shared.on_forked()
         for session in sessions:
             session.abandon(FORKED_IN_CALL)
 
@@ -109,7 +109,7 @@ class SessionPool:
         with self._lock:
             if self.is_closed:
                 raise ClientClosed(f"{CLIENT_CLOSED}: nothing was changed; use another client")
-            session = Session(self.settings, self.knowledge, self.next_id)
+            session = Session(self.settings, self.shared, self.next_id)
             self._all.add(session)
         return session
 

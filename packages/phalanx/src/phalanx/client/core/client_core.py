@@ -3,7 +3,7 @@
 The blocking and the asyncio client drive it; it does no I/O. Any member can send the table. The client asks for it when
 a call finds no owner, and from time to time while calls are made, so that it knows members which joined later when the
 present ones are gone. A member that refuses a call because the partition has moved is asked at once: it knows the new
-owner. An idle client sends nothing. `loyalty` decides whose table the client believes.
+owner. An idle client sends nothing. `cluster_affinity` decides whose table the client believes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from phalanx.calls.call_router import CallRouter, why_no_owners
+from phalanx.client.core.cluster_affinity import ClusterAffinity, ClusterState, Contact
 from phalanx.client.core.detours import QUIET_MS, Detours
-from phalanx.client.core.loyalty import Contact, Known, Loyalty
 from phalanx.client.core.seeds import SeedCheck
 from phalanx.client.core.staleness import Staleness
 from phalanx.client.core.two_clusters import side_of
@@ -58,10 +58,10 @@ class ClientCore:
         self._router = CallRouter(call_timeout_ms, self._out, tells_links=True)
         self._seeds = list(seeds)
         self._cluster = cluster
-        self._loyalty = Loyalty(cluster, seeds, contact or Contact())
-        self._contact = self._loyalty.contact
+        self._affinity = ClusterAffinity(cluster, seeds, contact or Contact())
+        self._contact = self._affinity.contact
         self.detours = Detours(self._contact.through)
-        self.known = Known()
+        self.state = ClusterState()
         self.wants_assignment = False
         """Whether the client waits for `table` although no call does."""
         self.problems: dict[str, str] = {}
@@ -89,17 +89,17 @@ class ClientCore:
     @property
     def view(self) -> MembersView | None:
         """Return the newest view known."""
-        return self.known.view
+        return self.state.view
 
     @property
     def table(self) -> PartitionTable | None:
         """Return the newest partition table known."""
-        return self.known.table
+        return self.state.table
 
     @property
     def partition_count(self) -> int | None:
         """Return how many partitions the cluster has, if that is known."""
-        return self.known.partition_count
+        return self.state.partition_count
 
     @property
     def wants_table(self) -> bool:
@@ -111,11 +111,11 @@ class ClientCore:
     @property
     def no_owners(self) -> str:
         """Return why no partition has an owner or will get one without an operator; empty: it has, or it is unknown."""
-        return self._router.no_owners or self._loyalty.conflict
+        return self._router.no_owners or self._affinity.conflict
 
     def take_remarks(self) -> list[str]:
         """Return what to log since the last call."""
-        remarks, self._loyalty.remarks = self._loyalty.remarks + self.detours.remarks, []
+        remarks, self._affinity.remarks = self._affinity.remarks + self.detours.remarks, []
         self.detours.remarks.clear()
         return remarks
 
@@ -146,7 +146,7 @@ class ClientCore:
         """Take other seeds: sources of seeds give other addresses than before. With none it keeps those that it has."""
         if addresses and list(addresses) != self._seeds:
             self._seeds, self._candidates = list(addresses), []
-            self._loyalty.learn_seeds(addresses)
+            self._affinity.learn_seeds(addresses)
 
     def connect(self, now: Millis) -> list[Effect]:
         """Ask the seeds until one answers. Then ask the seeds outside its view, which can belong to another cluster."""
@@ -197,15 +197,15 @@ class ClientCore:
         self._router.end(reason)
         return self._out.take()
 
-    def adopt(self, known: Known, now: Millis) -> list[Effect]:
+    def adopt(self, state: ClusterState, now: Millis) -> list[Effect]:
         """Take over what another core of the same client has learned: it has judged that as this one would have."""
-        if known.view is not None and known.view != self.view:
-            self._silent &= set(map(address_of, known.view.members))
-            self._follow(known.view, now)
-        is_newer = known.table is not None and known.table is not self.table
-        self.known = known
-        if is_newer and known.table is not None:
-            self._use(known.table, now)
+        if state.view is not None and state.view != self.view:
+            self._silent &= set(map(address_of, state.view.members))
+            self._follow(state.view, now)
+        is_newer = state.table is not None and state.table is not self.table
+        self.state = state
+        if is_newer and state.table is not None:
+            self._use(state.table, now)
         return self._out.take()
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
@@ -368,10 +368,10 @@ class ClientCore:
         if isinstance(reply, ErrorReply):
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
-            standing = self._loyalty.judge(self.known, sender, reply, self._silent, now)
-            self._router.timeout_hint = self._loyalty.conflict
+            standing = self._affinity.judge(self.state, sender, reply, self._silent, now)
+            self._router.timeout_hint = self._affinity.conflict
             if standing is Staleness.CURRENT and (
-                used := self._loyalty.others_used(self.known, reply.view, self._silent, self._heard_at, now)
+                used := self._affinity.others_used(self.state, reply.view, self._silent, self._heard_at, now)
             ):
                 # Another side of a cut: the members that this client uses are asked, and say how theirs is now.
                 self._candidates = [*used, *self._candidates]
@@ -382,12 +382,12 @@ class ClientCore:
                 # `news_at` stays: the next call asks another member.
                 self.problems[sender] = "it is not, or no longer, in the cluster that this client knows"
                 return
-            self._loyalty.note_table(self._ask_deadline - ASK_TIMEOUT_MS)
+            self._affinity.note_table(self._ask_deadline - ASK_TIMEOUT_MS)
             self.detours.note_table(sender, now)
             self._router.timeout_hint = ""
             self.news_at = now + NEWS_AFTER_MS
             if self.table is None:
-                self.known = self.known._replace(partition_count=reply.table.partition_count)
+                self.state = self.state._replace(partition_count=reply.table.partition_count)
             self._take(reply, standing, now)
             if self.check is not None and not self.check.has_begun:
                 self._check_seeds(sender, reply, now)
@@ -410,9 +410,9 @@ class ClientCore:
         """
         view, known, table = reply.view, self.table, reply.table
         if standing is not Staleness.BEHIND:
-            side = side_of(reply, self.known.side if standing is Staleness.CURRENT else None)
-            if side != self.known.side:
-                self.known = self.known._replace(view=view, side=side)
+            side = side_of(reply, self.state.side if standing is Staleness.CURRENT else None)
+            if side != self.state.side:
+                self.state = self.state._replace(view=view, side=side)
             self._follow(view, now)
             addresses = set(map(address_of, view.members))
             self._silent = self._silent & addresses if standing is Staleness.CURRENT else set()
@@ -422,7 +422,7 @@ class ClientCore:
         if not is_newer and known is not None and standing is Staleness.CURRENT:
             is_newer = not set(known.members) <= set(view.members) and set(table.members) <= set(view.members)
         if is_newer:
-            self.known = self.known._replace(table=table, partition_count=table.partition_count)
+            self.state = self.state._replace(table=table, partition_count=table.partition_count)
             self._use(table, now)
 
     def _follow(self, view: MembersView, now: Millis) -> None:

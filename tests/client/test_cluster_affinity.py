@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from phalanx.client.core.client_core import ASK_TIMEOUT_MS, ClientCore
-from phalanx.client.core.loyalty import Contact
+from phalanx.client.core.cluster_affinity import Contact
 from phalanx.client.core.two_clusters import could_be_restart
 from phalanx.common.ids import MemberId, member_id
 from phalanx.common.table import PartitionTable, build_table, unassigned_table
@@ -204,7 +204,7 @@ def test_a_client_goes_on_when_its_own_cluster_answers_again() -> None:
 def test_lanes_know_together_when_their_cluster_was_heard_last_and_warn_once() -> None:
     client = Client()
     other = ClientCore([address("C")], MINUTE, "names", client.core._contact)
-    other.adopt(client.core.known, client.now)
+    other.adopt(client.core.state, client.now)
     client.lose(A, B)
     client.tell(C, founders=(C,), age_ms=30 * MINUTE)
     assert len(client.core.take_remarks()) == 1

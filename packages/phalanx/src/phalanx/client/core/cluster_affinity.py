@@ -20,7 +20,7 @@ from phalanx.common.view import MembersView
 from phalanx.wire.messages import TableReply
 
 
-class Known(NamedTuple):
+class ClusterState(NamedTuple):
     """What a client knows about the cluster. Immutable, so that threads can share it."""
 
     view: MembersView | None = None
@@ -65,7 +65,7 @@ ASKED_WITHIN_MS: Millis = 10_000
 """Two tellings of another side's view within this time are of one cut."""
 
 
-class Loyalty:
+class ClusterAffinity:
     """Decides whether a client stays with its cluster or follows another one, which can be its successor."""
 
     def __init__(self, cluster: str, seeds: Collection[Address], contact: Contact) -> None:
@@ -84,17 +84,17 @@ class Loyalty:
         self._seeds = frozenset(seeds)
 
     def judge(
-        self, known: Known, sender: Target, reply: TableReply, silent: Collection[Address], now: Millis
+        self, state: ClusterState, sender: Target, reply: TableReply, silent: Collection[Address], now: Millis
     ) -> Staleness:
         """Judge the view that `sender` sent against the known one; `silent`: as for `staleness.judge`.
 
         While no table is known, every member of the cluster is believed: the client has used no data yet.
         """
-        side, other = known.side, side_of(reply)
+        side, other = state.side, side_of(reply)
         if side is None:
             return Staleness.ANOTHER
         is_apart = are_apart(side, other)
-        if known.table is None and not is_apart:
+        if state.table is None and not is_apart:
             return Staleness.ANOTHER
         standing = judge(side.view, sender, other.view, silent)
         if not is_apart:
@@ -107,7 +107,7 @@ class Loyalty:
 
     def others_used(
         self,
-        known: Known,
+        state: ClusterState,
         sent: MembersView,
         silent: Collection[Address],
         heard: Callable[[MemberId], Millis],
@@ -118,7 +118,7 @@ class Loyalty:
 
         It stays if they answer; if they have answered nothing lately, until they had time for it. `heard`: when a member was heard last.
         """
-        view = known.view
+        view = state.view
         if view is None or sent.version <= view.version:
             return []
         serving = [m for m in list(self.contact.served) if m in view and address_of(m) not in silent]
