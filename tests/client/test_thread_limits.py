@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.answering import as_they_answer, in_order_of_answers
+from phalanx.client.parallel_connections import ask_in_parallel, connect_in_parallel
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, MemberId
 from phalanx.maps.locks import renew_plan
@@ -95,10 +95,10 @@ class Fake:
 
 def test_a_connection_that_no_thread_can_make_failed(threads: Threads) -> None:
     threads.are_refused = True
-    (failure,) = in_order_of_answers([Fake()], 60)
+    (failure,) = connect_in_parallel([Fake()], 60)
     assert isinstance(failure, ConnectError)
     assert REFUSED in str(failure)
-    assert list(as_they_answer([Fake()], lambda each: each.member(), 60)) == []
+    assert list(ask_in_parallel([Fake()], lambda each: each.member(), 60)) == []
 
 
 def test_a_member_that_can_have_no_thread_says_so(threads: Threads) -> None:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from phalanx.client.answering import as_they_answer, in_order_of_answers
 from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.client.core.seeds import WAIT_MS
 from phalanx.client.core.two_clusters import conflict_of_seeds, side_of
+from phalanx.client.parallel_connections import ask_in_parallel, connect_in_parallel
 from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.map_settings import MapChange
@@ -268,7 +268,7 @@ def _ask_first(
 ) -> T:
     inquirers = [Inquirer(address, cluster=cluster, secret_file=secret_file) for address in wanted]
     problems: list[UnavailableError] = []
-    with contextlib.closing(in_order_of_answers(inquirers, DEFAULT_TIMEOUT_S)) as connected:
+    with contextlib.closing(connect_in_parallel(inquirers, DEFAULT_TIMEOUT_S)) as connected:
         for each in connected:
             if isinstance(each, UnavailableError):
                 problems.append(each)
@@ -303,7 +303,7 @@ def _check_one_cluster(
         for address in others
         if address not in listed
     ]
-    for other, reply in as_they_answer(asked, Inquirer.table, WAIT_MS / 1000):
+    for other, reply in ask_in_parallel(asked, Inquirer.table, WAIT_MS / 1000):
         if conflict := conflict_of_seeds(first.cluster, side, side_of(reply), other.address):
             raise TwoClusters(conflict)
 

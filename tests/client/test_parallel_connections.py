@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from phalanx.client.answering import in_order_of_answers
+from phalanx.client.parallel_connections import connect_in_parallel
 from phalanx.common.errors import ConnectError, UsageError
 from phalanx.common.ids import Address, MemberId
 
@@ -48,7 +48,7 @@ def failing(error: Exception) -> Callable[[], object]:
 
 def test_one_from_which_nothing_comes_is_not_waited_for(held: threading.Event) -> None:
     hung, live = Fake("hung", held.wait), Fake("live")
-    with contextlib.closing(in_order_of_answers([hung, live], 3_600)) as answers:
+    with contextlib.closing(connect_in_parallel([hung, live], 3_600)) as answers:
         assert next(answers) is live
         assert hung.begun.is_set()
     assert live.closed.is_set()
@@ -58,7 +58,7 @@ def test_one_from_which_nothing_comes_is_not_waited_for(held: threading.Event) -
 
 def test_of_several_that_are_alive_the_first_is_asked_and_no_other() -> None:
     first, second = Fake("first"), Fake("second")
-    with contextlib.closing(in_order_of_answers([first, second], 3_600)) as answers:
+    with contextlib.closing(connect_in_parallel([first, second], 3_600)) as answers:
         assert next(answers) is first
     assert not second.begun.is_set()
 
@@ -66,15 +66,15 @@ def test_of_several_that_are_alive_the_first_is_asked_and_no_other() -> None:
 def test_the_next_begins_as_soon_as_one_has_failed_and_each_failure_is_told() -> None:
     problem = ConnectError("refused")
     dead, live = Fake("dead", failing(problem)), Fake("live")
-    assert list(in_order_of_answers([dead, live], 3_600)) == [problem, live]
+    assert list(connect_in_parallel([dead, live], 3_600)) == [problem, live]
     assert live.closed.is_set()
 
 
 def test_a_name_that_takes_too_long_to_look_up_is_given_up(
     held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.client.answering.SPARE_S", 0.0)
-    [problem] = in_order_of_answers([Fake("slow", held.wait)], 0.05)
+    monkeypatch.setattr("phalanx.client.parallel_connections.SPARE_S", 0.0)
+    [problem] = connect_in_parallel([Fake("slow", held.wait)], 0.05)
     assert isinstance(problem, ConnectError)
     assert str(problem) == "slow:1 did not answer within 0.05 s: looking up its name may hang"
 
@@ -82,4 +82,4 @@ def test_a_name_that_takes_too_long_to_look_up_is_given_up(
 def test_what_is_no_matter_of_availability_is_raised_at_once(held: threading.Event) -> None:
     wrong = Fake("wrong", failing(UsageError("no secret")))
     with pytest.raises(UsageError, match="no secret"):
-        next(in_order_of_answers([wrong, Fake("hung", held.wait)], 3_600))
+        next(connect_in_parallel([wrong, Fake("hung", held.wait)], 3_600))

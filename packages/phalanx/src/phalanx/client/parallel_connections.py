@@ -40,11 +40,10 @@ C = TypeVar("C", bound=Connector)
 T = TypeVar("T")
 
 
-def in_order_of_answers(connectors: Sequence[C], timeout_s: float) -> Generator[C | UnavailableError, None, None]:
-    """Yield each connector as soon as it is connected, or the error why it is not. Closing the iterator closes them
-    all.
+def connect_in_parallel(connectors: Sequence[C], timeout_s: float) -> Generator[C | UnavailableError, None, None]:
+    """Yield each connector as soon as it is connected, or the error why it is not. Closing the iterator closes them all.
 
-    `timeout_s`: how long each can take to connect.
+    All connect in parallel; the next one begins `HEAD_START_S` later, or as soon as one has answered. `timeout_s`: how long each can take to connect.
     """
     results: queue.SimpleQueue[tuple[int, Exception | None]] = queue.SimpleQueue()
     is_over = threading.Event()
@@ -102,7 +101,7 @@ def _late(connectors: Sequence[C], given_up_at: dict[int, float], timeout_s: flo
         )
 
 
-def as_they_answer(
+def ask_in_parallel(
     connectors: Sequence[C], ask: Callable[[C], T], within_s: float
 ) -> Generator[tuple[C, T], None, None]:
     """Ask all at once, and yield each answer as it comes. Connectors that fail, or do not answer in time, are left out.
