@@ -107,7 +107,7 @@ def watch(
     else:
         with ended_by_signals(), Live(console=out, auto_refresh=False, transient=False) as live:
             for seen in looks:
-                shown = render(seen, watched) if isinstance(seen, Seen) else Text(_told_of_nobody(seen))
+                shown = render(seen, watched) if isinstance(seen, Seen) else Text(_no_answer(seen))
                 live.update(shown, refresh=True)
 
 
@@ -127,7 +127,7 @@ def _looks(watched: Watched, until: Until | None, pause: Callable[[float], None]
             seen = error
         yield seen
         if until is not None:
-            left = until.waits_for(seen) if isinstance(seen, Seen) else _told_of_nobody(seen)
+            left = until.waits_for(seen) if isinstance(seen, Seen) else _no_answer(seen)
             if not left:
                 return
             if time.monotonic() >= deadline:
@@ -135,7 +135,7 @@ def _looks(watched: Watched, until: Until | None, pause: Callable[[float], None]
         pause(min(LOOK_EVERY_S, max(deadline - time.monotonic(), 0)))
 
 
-def _told_of_nobody(error: UnavailableError) -> str:
+def _no_answer(error: UnavailableError) -> str:
     return f"no member answers yet: {error}"
 
 
@@ -146,7 +146,7 @@ def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None
         if isinstance(seen, Seen):
             line = (until.waits_for(seen) if until is not None else "") or in_one_line(seen)
         else:
-            line = _told_of_nobody(seen)
+            line = _no_answer(seen)
         if line != before:
             out.print(Text(line), soft_wrap=True)
             out.file.flush()  # a script reads it from a pipe

@@ -165,6 +165,6 @@ def pack_releases(
 ) -> tuple[tuple[Release, ...], tuple[int, ...]]:
     """Return the releases and, by member, the places of theirs, as a view has them."""
     places: dict[Release, int] = {}
-    told = [known.get(each, UNTOLD) for each in members]
-    indices = [places.setdefault(release, len(places) + 1) if release != UNTOLD else 0 for release in told]
+    releases = [known.get(each, UNTOLD) for each in members]
+    indices = [places.setdefault(release, len(places) + 1) if release != UNTOLD else 0 for release in releases]
     return tuple(places), tuple(indices) if places else ()
