@@ -1,4 +1,4 @@
-"""The schema of a map, as those change it that write tables: read from the master, and set there only if nobody did meanwhile.
+"""How programs that write tables change the schema of a map: they read it from the master, and set it if it has not changed since.
 
 A call returns when every member knows the schema. So rows that are stored by it afterwards do not depend on any single member, and
 are read by it.

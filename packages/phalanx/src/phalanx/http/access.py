@@ -1,11 +1,11 @@
 """Who can ask what at the HTTP port, and for how long a request can take: an ASGI layer around the application.
 
-Without a token the port is on loopback only, and a request must name this host: else a page in a browser on this machine
-could read the port under a name of its own that it lets point here (DNS rebinding).
+Without a token the port is on loopback only, and a request must name this host: otherwise a page in a browser on this machine
+could read the port under its own name, if that name resolves to this host (DNS rebinding).
 
-Any page can let its visitor's browser send a request here, although it may not read the answer, and the browser adds the password that
-it knows. Browsers tell of each request which site made it (Fetch Metadata): those of other sites are refused before anything is done
-for them, but for a link to the console.
+Any page can let its visitor's browser send a request here, although it cannot read the answer, and the browser adds the password that
+it knows. Browsers say in each request which site made it (Fetch Metadata): requests of other sites are refused before any work is
+done for them, except links to the console.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The server of a member's HTTP port, in the member's own event loop: uvicorn's protocol, with bounds and within a fence.
+"""The server of a member's HTTP port, in the member's own event loop: uvicorn's protocol, with limits, and isolated from the grid.
 
-The port must never harm the grid. So connections are few (`acceptor`), nobody waits for a request that does not come, and an error in
+The port must never harm the grid. So connections are few (`acceptor`), no task waits long for a request that does not come, and an error in
 a callback of the server breaks off one connection: from the member's loop it would end the member, as any error in its own code does.
 """
 

@@ -1,4 +1,4 @@
-"""One type of a program: what of it is stored, and what is made of that again."""
+"""One type of a program: in which form its values are stored, and how they are restored."""
 
 from __future__ import annotations
 

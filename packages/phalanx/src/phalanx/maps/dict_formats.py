@@ -1,8 +1,8 @@
 """How a program stores dicts in a map: as the map's setting `dicts` says, or the program's argument `dicts`.
 
 The setting comes with the partition table, and can change while the map is used: each read or write of a dict looks at the
-newest table that it knows. Where map and program both say something, they must say the same. A program that goes its own way
-would store what others, for whose sake the map has the setting, cannot read; so it gets an error instead.
+newest table that it knows. If map and program both set a format, it must be the same. A program with another format would
+store dicts that the programs for which the setting was made cannot read; so it gets an error instead.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A map has a journal if an operator gave it one (`phalanx map journal NAME --capa
 events, and keeps the last N of them. All events of one key are in one partition, in the order in which they happened.
 
 A place in the journal of a partition is a `Position`: a lineage and the number of the next event to read. The number
-alone is ambiguous: both sides of a cut continue it, and a partition whose last replica was lost begins anew. Keep both,
+alone is ambiguous: both sides of a cut continue it, and a partition whose last replica was lost begins again. Keep both,
 and give both back as they came:
 
     journal = client.journal("flights")

@@ -1,6 +1,6 @@
-"""Changing the settings of a map from the console: only where that is allowed, and only from the page itself.
+"""Changes of the settings of a map from the console: only if that is allowed, and only from the page itself.
 
-A browser adds the password of Basic to requests of any page. So a change must bear the key that the page was told in its
+A browser adds the password of Basic to requests of any page. So a change must contain the key that the page received in its
 stream, which other sites cannot read; and it must be JSON, and of the same origin as far as the browser says.
 """
 

@@ -1,7 +1,7 @@
-"""What the whole cluster did in the last ten minutes, added up of what its members tell (`wire.figures.ActivityPoint`).
+"""The activity of the whole cluster in the last ten minutes: the sum of what its members report (`wire.figures.ActivityPoint`).
 
 Time is divided into slots. A point of a member counts for the slots whose middle it covers, so that members need not look at the
-same moments. What a member did counts on when it has gone.
+same moments. The activity of a member still counts when the member has gone.
 """
 
 from __future__ import annotations

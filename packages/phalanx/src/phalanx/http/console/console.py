@@ -1,4 +1,4 @@
-"""The console of one member: its routes, and what its views are told in each round."""
+"""The console of one member: its routes, and the data that its views get in each round."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pushes texts to all viewers of the console. A text is made once, however many look; nobody looks, nothing is made.
+"""Push texts to all viewers of the console. A text is made once for all viewers, and not at all if there are none.
 
 Each viewer is a response of server-sent events. Of a viewer that reads slowly, only the latest text of each section waits,
-so what it costs is bounded; one that reads nothing for `SEND_WITHIN_S` is sent away.
+so what it costs is bounded; the connection of one that reads nothing for `SEND_WITHIN_S` is closed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the console shows of maps: sizes, calls and durations, of all members together.
 
-Each member tells what it holds of its largest maps, and the calls of clients in the last seconds (`wire.figures`); they are added up
+Each member reports what it holds of its largest maps, and the calls of clients in the last seconds (`wire.figures`); they are added up
 here, and percentiles are taken of all calls together.
 """
 

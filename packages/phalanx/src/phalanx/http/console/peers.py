@@ -1,6 +1,6 @@
-"""What each member of the cluster said last, asked for the console once a round.
+"""The latest answers of each member of the cluster, which the console asks once a round.
 
-A round waits a moment for the answers and continues with what there is: a member that hangs or has died delays nobody. A
+A round waits a moment for the answers and continues with those that arrived: a member that hangs or has died delays no viewer. A
 member is asked again only when its last question has ended.
 """
 

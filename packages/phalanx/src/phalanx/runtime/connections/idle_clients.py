@@ -1,6 +1,6 @@
-"""Close connections of clients that have been at rest for longer than `client_idle_timeout_ms`: they take places.
+"""Close connections of clients that have been idle for longer than `client_idle_timeout_ms`, because they take places.
 
-Each request has an answer, so a connection on which nothing was written is at rest; what has been written is counted anyhow.
+Each request has an answer, so a connection on which nothing was written is idle. Written bytes are counted in any case.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The client has greeted here and named the other member (`Hello.onward`). Bytes go through unread: client and member greet each
 other, and have their own records, so that for both it is a connection like any other. Neither side is read while the
-other one does not take what was read before, so little waits here. An end that breaks breaks the other one, and what has not
-arrived by then never does.
+other one does not take what was read before, so little waits here. If one end breaks, the other one is closed, and bytes that have
+not arrived are lost.
 """
 
 from __future__ import annotations

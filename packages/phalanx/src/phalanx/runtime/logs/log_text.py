@@ -1,4 +1,4 @@
-"""Keep text from other processes in a member's log on one line, and of bounded length, whatever formats the lines.
+"""Keep text from other processes in a member's log on one line, and of bounded length, with every format of lines.
 
 Names of clients, members and maps, and reasons, reach log lines as arguments of their records. A filter of the logger
 escapes the arguments, so that a program that embeds a member and has log handlers of its own is safe, too.

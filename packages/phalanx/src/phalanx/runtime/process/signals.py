@@ -1,7 +1,7 @@
-"""Signals that end a process in order, and the exit status of what a signal has ended.
+"""Signals that end a process gracefully, and the exit status of a process that a signal has ended.
 
-SIGTERM is what supervisors send; SIGHUP comes when a terminal is closed, often twice: from the system and from the shell. Whoever
-started the process perhaps let it ignore SIGHUP (`nohup`): then it stays ignored.
+SIGTERM is what supervisors send; SIGHUP comes when a terminal is closed, often twice: from the system and from the shell. If the
+process was started with SIGHUP ignored (`nohup`), it stays ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The settings of a member's endpoints: what is refused of them before a member starts, and the endpoints that they make."""
+"""The settings of a member's endpoints: which of them are refused before a member starts, and the endpoints that they make."""
 
 from __future__ import annotations
 

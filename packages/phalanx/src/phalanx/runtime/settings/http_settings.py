@@ -1,4 +1,4 @@
-"""The settings of a member's HTTP port, and what is refused of them before a member starts."""
+"""The settings of a member's HTTP port, and which of them are refused before a member starts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Tell by name which functions of the program hold up the member.
+"""Report the names of functions of the program that block the member.
 
 While a function runs, its member does nothing else. The core reads no clock, so it cannot know how long that was; and a
 turn of a member can call several functions many times. So the driver gives the core each function with a stopwatch
-around it: what is measured is the one call alone, not what else the turn does. Functions that every member has are not
-measured: what they take is bounded by the size of values, and a slow turn tells of them, too.
+around it, which measures only that call, and not the rest of the turn. Functions that every member has are not
+measured: the size of values limits their time, and the log line about a slow turn includes them.
 """
 
 from __future__ import annotations
