@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from phalanx.client.core.two_clusters import check_founders
@@ -97,6 +98,9 @@ class FakeGrid:
     def partition_count(self) -> int:
         return PARTITIONS
 
+    def map(self, name: str) -> "FakeMap":
+        return FakeMap(self, name)
+
     def put_packed(self, map_name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
         keys, values = unpacked(parts, of)
         self.calls.append(("put", map_name, len(keys), ttl_ms))
@@ -139,3 +143,11 @@ class FakeGrid:
 
     def map_names(self, *, with_empty: bool = False) -> list[str]:
         return sorted(name for name, entries in self.maps.items() if entries or with_empty)
+
+
+class FakeMap:
+    """What tasks do with a map of a client."""
+
+    def __init__(self, grid: FakeGrid, name: str) -> None:
+        self.put_packed = partial(grid.put_packed, name)
+        self.scan_packed = partial(grid.scan_packed, name)

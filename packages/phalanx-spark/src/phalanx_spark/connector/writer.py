@@ -120,7 +120,7 @@ class PhalanxWriter(DataSourceArrowWriter):
                     if options.staged:
                         attempt.put_packed(parts, of, options.ttl_ms)
                     else:
-                        put = partial(client.put_packed, options.map, parts, of, options.ttl_ms)
+                        put = partial(client.map(options.map).put_packed, parts, of, options.ttl_ms)
                         wait_for_memory(put, client.call_timeout_s)
                     rows += batch.num_rows
             if options.staged and rows:

@@ -8,7 +8,7 @@ client cannot be pickled and sent to another process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn, overload
 
 from phalanx.client.blocking.facade import BlockingFacade
@@ -32,7 +32,6 @@ from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.secret import find_secret
 from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
-from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import (
     ErrorReply,
     GetMapNames,
@@ -40,7 +39,6 @@ from phalanx.wire.messages import (
     GetReplicas,
     MembersReply,
     NamesReply,
-    PackedReply,
     ReplicasReply,
 )
 
@@ -61,8 +59,8 @@ class Client(NeedsPlainWith, BlockingFacade):
 
     _internal = frozenset(
         {
-            *("ask", "call", "call_all", "founders", "locks", "members", "next_id", "partition_table", "put_packed"),
-            *("refresh", "replicas", "scan_packed"),
+            *("ask", "call", "call_all", "founders", "locks", "members", "next_id", "partition_table"),
+            *("refresh", "replicas"),
         }
     )
 
@@ -221,10 +219,6 @@ class Client(NeedsPlainWith, BlockingFacade):
         """Store serialised entries. After an error some of them can be stored."""
         self.map(map_name).put_data(keys, values, ttl_ms)
 
-    def put_packed(self, map_name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
-        """Put rows that the caller has packed by partition (`codec.rows`), of `of` partitions: the cheapest way."""
-        self.map(map_name).put_packed(parts, of, ttl_ms)
-
     def get_data(self, map_name: str, keys: list[bytes]) -> list[bytes | None]:
         """Return the serialised value of each serialised key; None: the key has no value."""
         return self.map(map_name).get_data(keys)
@@ -237,17 +231,6 @@ class Client(NeedsPlainWith, BlockingFacade):
         `of`: the partition count to which the partition numbers refer; None: the present one.
         """
         return self.map(map_name).scan_data(partitions, of)
-
-    def scan_packed(
-        self,
-        map_name: str,
-        partitions: Iterable[int] | None = None,
-        of: int | None = None,
-        key_parts: int = 1,
-        conditions: Sequence[Condition] = (),
-    ) -> Iterator[PackedReply]:
-        """Scan like `scan_data`, but yield packed pages, for columns, of the entries that fulfil all conditions."""
-        return self.map(map_name).scan_packed(partitions, of, key_parts, conditions)
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
