@@ -35,7 +35,7 @@ def serve(server: socket.socket, secret: Secret | None) -> None:
             said = encode_frame(answer)
             if isinstance(answer, Welcome):
                 behind = b"".join(map(encode_frame, REPLIES))
-                said += behind if greeting.records is None else greeting.records.seal(behind)
+                said += behind if greeting.records is None else greeting.records.sign(behind)
             connection.sendall(said)
             assert isinstance(answer, Challenge | Welcome)
 

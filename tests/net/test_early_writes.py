@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 import uvloop
 
+from phalanx.net.authenticated_records import RecordLayer
 from phalanx.net.connection import EARLY_FRAMES, ConnectionGroup, FrameConnection
-from phalanx.net.encrypted_records import RecordLayer
 from phalanx.wire.codec import FrameReader, encode_frame, request_decoder
 from phalanx.wire.messages import GetMembers
 

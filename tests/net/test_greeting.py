@@ -258,8 +258,8 @@ def test_whoever_dialled_an_address_of_the_member_is_welcome(dialled: str, reach
     assert not one.is_misled
     assert one.records is not None
     assert other.records is not None
-    assert other.records.feed(one.records.seal(b"get")) == b"get"
-    assert one.records.feed(other.records.seal(b"got")) == b"got"
+    assert other.records.feed(one.records.sign(b"get")) == b"get"
+    assert one.records.feed(other.records.sign(b"got")) == b"got"
 
 
 def test_what_was_found_for_a_name_is_told_and_cannot_be_changed_on_the_way() -> None:

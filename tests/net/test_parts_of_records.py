@@ -8,7 +8,7 @@ import pytest
 from phalanx.client.blocking.connection import ConnectAttempt
 from phalanx.codec.values import keys_to_data, to_data
 from phalanx.common.ids import Address
-from phalanx.net.encrypted_records import LONGEST, MAX_BODY_BYTES
+from phalanx.net.authenticated_records import LONGEST, MAX_BODY_BYTES
 from phalanx.net.secret import Secret
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import encode_frame
@@ -33,9 +33,9 @@ async def opened(member: Member) -> ConnectAttempt:
     return await asyncio.to_thread(greet)
 
 
-def sealed(attempt: ConnectAttempt, message: Any) -> bytes:
+def signed(attempt: ConnectAttempt, message: Any) -> bytes:
     assert attempt.records is not None
-    return bytes(attempt.records.seal(encode_frame(message)))
+    return bytes(attempt.records.sign(encode_frame(message)))
 
 
 def inbound(member: Member) -> Any:
@@ -48,7 +48,7 @@ def test_the_rest_of_a_record_has_a_time_limit(sent: int) -> None:
     async def run() -> None:
         async with members(1, slow_peer_timeout_ms=400) as (member,):
             attempt = await opened(member)
-            record = sealed(attempt, Put(1, "m", KEY, bytes(4 + 2 * MAX_BODY_BYTES), 0))
+            record = signed(attempt, Put(1, "m", KEY, bytes(4 + 2 * MAX_BODY_BYTES), 0))
             await asyncio.to_thread(attempt.socket.sendall, record[:sent])
             await until(lambda: member.overload.slow_peers.total == 1, "who does not finish is dropped")
             with pytest.raises(ConnectionResetError):
@@ -65,7 +65,7 @@ def test_a_slow_sender_of_records_is_waited_for() -> None:
         async with members(1, slow_peer_timeout_ms=600) as (member,):
             await member.map("m").put("k", 1)
             attempt = await opened(member)
-            data = sealed(attempt, GetMembers(1)) + sealed(attempt, Put(2, "m", KEY, to_data(bytes(MIB)), 0))
+            data = signed(attempt, GetMembers(1)) + signed(attempt, Put(2, "m", KEY, to_data(bytes(MIB)), 0))
             size = len(data) // 16
             for start in range(0, len(data), size):
                 await asyncio.to_thread(attempt.socket.sendall, data[start : start + size])
@@ -83,7 +83,7 @@ def test_a_record_takes_room_until_the_frame_in_it_tells_how_long_it_is() -> Non
         async with members(1) as (member,):
             attempt = await opened(member)
             room = member._group.flow._room
-            data = sealed(attempt, Put(1, "m", KEY, bytes(MIB), 0))
+            data = signed(attempt, Put(1, "m", KEY, bytes(MIB), 0))
             await asyncio.to_thread(attempt.socket.sendall, data[:100_000])
             await until(lambda: room.used == LONGEST, "the record has room")
             await asyncio.to_thread(attempt.socket.sendall, data[100_000 : LONGEST + 10])

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from phalanx.common.errors import ProtocolError
-from phalanx.net.encrypted_records import HEADER_BYTES, MAX_BODY_BYTES, Opener, RecordLayer, Sealer
+from phalanx.net.authenticated_records import HEADER_BYTES, MAX_BODY_BYTES, RecordLayer, RecordSigner, RecordVerifier
 from phalanx.net.secret import Secret
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello
 from support.harness import lone_id
@@ -25,18 +25,18 @@ def chopped(stream: bytes, sizes: list[int]) -> list[bytes]:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.lists(st.integers(1, 400), min_size=1))
-def test_what_is_sealed_comes_out_however_the_network_chops_it(sent: list[bytes], sizes: list[int]) -> None:
-    sealer, opener = Sealer(KEY), Opener(KEY)
-    stream = b"".join(map(sealer.seal, sent))
+def test_what_is_signed_comes_out_however_the_network_chops_it(sent: list[bytes], sizes: list[int]) -> None:
+    signer, verifier = RecordSigner(KEY), RecordVerifier(KEY)
+    stream = b"".join(map(signer.sign, sent))
     got = b""
     for piece in chopped(stream, sizes):
-        missing = opener.missing
+        missing = verifier.missing
         assert missing > 0
-        data = opener.feed(piece)
+        data = verifier.feed(piece)
         assert not (data and len(piece) < missing)
         got += data
     assert got == b"".join(sent)
-    assert opener.missing == HEADER_BYTES
+    assert verifier.missing == HEADER_BYTES
 
 
 @example(MAX_BODY_BYTES, [65536])
@@ -44,38 +44,38 @@ def test_what_is_sealed_comes_out_however_the_network_chops_it(sent: list[bytes]
 @given(LONG, st.lists(st.integers(10_000, MAX_BODY_BYTES * 2), min_size=1, max_size=10))
 def test_long_data_is_cut_into_records_of_bounded_length(size: int, sizes: list[int]) -> None:
     data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-    sealer, opener = Sealer(KEY), Opener(KEY)
-    stream = sealer.seal(data)
+    signer, verifier = RecordSigner(KEY), RecordVerifier(KEY)
+    stream = signer.sign(data)
     assert len(stream) == len(data) + HEADER_BYTES * -(-size // MAX_BODY_BYTES)
     got = []
     for piece in chopped(stream, sizes):
-        got.append(opener.feed(piece))
-        assert opener.missing <= HEADER_BYTES + MAX_BODY_BYTES
+        got.append(verifier.feed(piece))
+        assert verifier.missing <= HEADER_BYTES + MAX_BODY_BYTES
     assert b"".join(got) == data
 
 
 RECORDS = [b"put a", b"put b", b"get c"]
 
 
-def sealed() -> list[bytes]:
-    sealer = Sealer(KEY)
-    return [sealer.seal(body) for body in RECORDS]
+def signed() -> list[bytes]:
+    signer = RecordSigner(KEY)
+    return [signer.sign(body) for body in RECORDS]
 
 
 @given(st.data())
 def test_a_changed_bit_anywhere_never_comes_out(data: st.DataObject) -> None:
-    stream = bytearray(b"".join(sealed()))
+    stream = bytearray(b"".join(signed()))
     bit = data.draw(st.integers(0, len(stream) * 8 - 1))
     stream[bit // 8] ^= 1 << bit % 8
-    opener, got = Opener(KEY), b""
+    verifier, got = RecordVerifier(KEY), b""
     try:
         for piece in chopped(bytes(stream), data.draw(st.lists(st.integers(1, 40), min_size=1))):
-            got += opener.feed(piece)
+            got += verifier.feed(piece)
     except ProtocolError:
         pass
     else:
-        assert bit // 8 % len(sealed()[0]) < 4, "a longer record was announced, and is waited for"
-    whole = bit // 8 // len(sealed()[0])
+        assert bit // 8 % len(signed()[0]) < 4, "a longer record was announced, and is waited for"
+    whole = bit // 8 // len(signed()[0])
     assert b"".join(RECORDS[:whole]).startswith(got)
 
 
@@ -86,27 +86,27 @@ def test_a_changed_bit_anywhere_never_comes_out(data: st.DataObject) -> None:
 )
 @pytest.mark.parametrize("together", [False, True])
 def test_a_record_is_taken_once_and_in_its_place(order: list[int], together: bool) -> None:
-    opener = Opener(KEY)
-    records = [sealed()[number] for number in order]
+    verifier = RecordVerifier(KEY)
+    records = [signed()[number] for number in order]
     right = [number for place, number in enumerate(order) if order[: place + 1] == list(range(place + 1))]
     if not together:
-        assert [opener.feed(records[number]) for number in right] == [RECORDS[number] for number in right]
+        assert [verifier.feed(records[number]) for number in right] == [RECORDS[number] for number in right]
         records = records[len(right) :]
     with pytest.raises(ProtocolError, match=rf"record {len(right)} of this connection does not verify"):
-        opener.feed(b"".join(records))
+        verifier.feed(b"".join(records))
 
 
 def test_a_record_of_another_key_does_not_verify() -> None:
     with pytest.raises(
         ProtocolError, match="record 0 of this connection does not verify: somebody between the two ends"
     ):
-        Opener(OTHER_KEY).feed(sealed()[0])
+        RecordVerifier(OTHER_KEY).feed(signed()[0])
 
 
 def test_a_record_that_is_too_long_is_refused_before_it_is_buffered() -> None:
-    opener = Opener(KEY)
+    verifier = RecordVerifier(KEY)
     with pytest.raises(ProtocolError, match=f"a record of {MAX_BODY_BYTES + 1} bytes is announced"):
-        opener.feed((MAX_BODY_BYTES + 1).to_bytes(4, "big") + bytes(16))
+        verifier.feed((MAX_BODY_BYTES + 1).to_bytes(4, "big") + bytes(16))
 
 
 def test_what_one_end_sent_does_not_verify_as_the_other_ends() -> None:
@@ -114,7 +114,7 @@ def test_what_one_end_sent_does_not_verify_as_the_other_ends() -> None:
     hello = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32)
     one, other = Secret("a secret of this cluster").record_keys(hello, lone_id("A"), b"m" * 32, PROTOCOL_VERSION)
     connecting, accepting = RecordLayer(one, other), RecordLayer(other, one)
-    record = connecting.seal(b"get")
+    record = connecting.sign(b"get")
     assert accepting.feed(record) == b"get"
     with pytest.raises(ProtocolError):
         connecting.feed(record)

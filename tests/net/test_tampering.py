@@ -12,7 +12,7 @@ import phalanx
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, host_and_port
-from phalanx.net.encrypted_records import RecordLayer, Sealer
+from phalanx.net.authenticated_records import RecordLayer, RecordSigner
 from phalanx.net.greeting import Connecting
 from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret
@@ -65,7 +65,7 @@ class Speaker:
     def say(self, *messages: Message) -> None:
         assert self._records is not None
         for message in messages:
-            self._writer.write(self._records.seal(encode_frame(message)))
+            self._writer.write(self._records.sign(encode_frame(message)))
 
     async def hear(self) -> list[Any]:
         """The next replies; none when the member has closed the connection."""
@@ -87,7 +87,7 @@ def flip(record: bytes, bit: int) -> bytes:
 
 
 def forged(message: Message) -> bytes:
-    return Sealer(b"a key of a stranger").seal(encode_frame(message))
+    return RecordSigner(b"a key of a stranger").sign(encode_frame(message))
 
 
 class Tampering:

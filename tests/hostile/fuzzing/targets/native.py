@@ -15,7 +15,7 @@ from hostile.fuzzing.target import MIB, Case, Target, Turns, Wrong
 from hostile.fuzzing.targets.member import CHUNK_BYTES, CLIENT, MAX_FRAME_BYTES, HeldMember
 from phalanx.common.errors import EntryTooLarge, PhalanxError, ProtocolError
 from phalanx.common.ids import MemberId
-from phalanx.net.encrypted_records import RecordLayer
+from phalanx.net.authenticated_records import RecordLayer
 from phalanx.net.greeting import MAX_GREETING_BYTES, Accepting, Connecting
 from phalanx.net.secret import Secret
 from phalanx.wire import messages as m
@@ -144,16 +144,16 @@ class Records(Target):
     answer_bytes: ClassVar[int] = MIB
     _keys = (bytes(range(32)), bytes(range(32, 64)))
 
-    def _sealed(self, pieces: list[bytes]) -> list[bytes]:
+    def _signed(self, pieces: list[bytes]) -> list[bytes]:
         layer = RecordLayer(self._keys[0], self._keys[1])
-        return [bytes(layer.seal(piece)) for piece in pieces]
+        return [bytes(layer.sign(piece)) for piece in pieces]
 
     def make(self, rng: Random) -> Case:
         pieces = [
             rng.randbytes(rng.choice((0, 1, 20, 300, 70_000 if rng.random() < 0.01 else 5)))
             for _ in range(rng.randrange(1, 5))
         ]
-        records = self._sealed(pieces)
+        records = self._signed(pieces)
         kind = rng.random()
         place = rng.randrange(len(records))
         if kind < 0.5:
@@ -173,7 +173,7 @@ class Records(Target):
         except ProtocolError:
             pass
         if not self._verified(b"".join(case)).startswith(got):
-            raise Wrong("a record that nobody sealed was taken")
+            raise Wrong("a record that nobody signed was taken")
 
     def _verified(self, data: bytes) -> bytes:
         """The slow twin: the content of the records that verify, up to the first that does not."""

@@ -43,7 +43,8 @@ T = TypeVar("T")
 def connect_in_parallel(connectors: Sequence[C], timeout_s: float) -> Generator[C | UnavailableError, None, None]:
     """Yield each connector as soon as it is connected, or the error why it is not. Closing the iterator closes them all.
 
-    All connect in parallel; the next one begins `HEAD_START_S` later, or as soon as one has answered. `timeout_s`: how long each can take to connect.
+    All connect in parallel; the next one begins `HEAD_START_S` later, or as soon as one has answered. `timeout_s`: how long each
+    can take to connect.
     """
     results: queue.SimpleQueue[tuple[int, Exception | None]] = queue.SimpleQueue()
     is_over = threading.Event()

@@ -17,9 +17,9 @@ import msgspec
 
 from phalanx.common.errors import OutOfMemory, ProtocolError
 from phalanx.common.ids import Target
+from phalanx.net.authenticated_records import RecordLayer
 from phalanx.net.connection_abort import NEVER_SENT
 from phalanx.net.dialing import Dialer
-from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.flow import Drop, Flow, Limits
 from phalanx.net.forking import close_inherited, tell_forks
 from phalanx.net.greeting_reader import GreetingReader
@@ -264,7 +264,7 @@ class FrameConnection(asyncio.Protocol):
         self._out.clear()
         self.written += len(data)
         if self._records is not None:
-            data = self._records.seal(data)
+            data = self._records.sign(data)
         try:
             sent = os.write(self.descriptor, data)
         except OSError:  # no room, or the connection is lost: the transport finds out
@@ -284,7 +284,7 @@ class FrameConnection(asyncio.Protocol):
             data = out[0] if len(out) == 1 else b"".join(out)
             self._queued = 0
             self.written += len(data)
-            transport.write(self._records.seal(data))
+            transport.write(self._records.sign(data))
         elif self._queued:
             self._queued = 0
             self.written += sum(map(len, out))

@@ -8,7 +8,7 @@ secret or both none, and that the accepting member is the one that was dialled.
                             <-      Welcome (proof), or Refused (why, proof)
 
 Without a secret, Hello is answered by Welcome or Refused, and frames follow. With a secret, records follow
-(`net/encrypted_records.py`). Before that nothing else is read, no frame can be longer than `MAX_GREETING_BYTES`, and
+(`net/authenticated_records.py`). Before that nothing else is read, no frame can be longer than `MAX_GREETING_BYTES`, and
 the greeting takes `GREETING_TIMEOUT_S` at most. A peer without the secret gets an error that says what to do, but not
 whether its cluster name is right or it reached the right member. A refusal is final only with a proof: anybody may
 listen at the address of a member, and refuse.
@@ -58,7 +58,7 @@ import msgspec
 
 from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.net.addresses import normalise
-from phalanx.net.encrypted_records import RecordLayer
+from phalanx.net.authenticated_records import RecordLayer
 from phalanx.net.secret import ACCEPTING, CONNECTING, SECRET_FILE_VARIABLE, Secret, draw_nonce
 from phalanx.wire.handshake import agreed_protocol, judge_hello, judge_protocol, refusal_in, release_in
 from phalanx.wire.messages import (

@@ -5,7 +5,7 @@ nonces, the cluster's name, both identities and its end: a proof is valid for on
 connecting end proves first, so that a peer without the secret gets nothing from which a weak secret could be guessed.
 
 The keys of the records after the greeting are derived in the same way, each for its own purpose
-(`net/encrypted_records.py`). Only the two ends have them, even if a third process forwarded the greeting. So all later
+(`net/authenticated_records.py`). Only the two ends have them, even if a third process forwarded the greeting. So all later
 bytes are authenticated, too. They are not encrypted.
 """
 

@@ -15,8 +15,8 @@ from typing import Any
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import Address, MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
+from phalanx.net.authenticated_records import RecordLayer
 from phalanx.net.connection_abort import NEVER_SENT, undelivered
-from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.flow import Limits
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
 from phalanx.net.greeting_reader import GreetingReader
@@ -220,7 +220,7 @@ class BlockingConnection:
 
     def send(self, message: Any) -> None:
         """Send a message; `flush` sends what the kernel does not accept in time. Raises `OSError`, `EntryTooLarge`."""
-        self._write(self._sealed(message))
+        self._write(self._signed(message))
 
     def flush(self) -> None:
         """Send as many of the kept bytes as the kernel accepts now. Raises `OSError`."""
@@ -229,10 +229,10 @@ class BlockingConnection:
         except BlockingIOError:
             return
 
-    def _sealed(self, message: Any) -> bytes | bytearray:
+    def _signed(self, message: Any) -> bytes | bytearray:
         """Return the bytes of a message. They must be sent, or nothing more can be: records are numbered."""
         frame = encode_frame(message, self._max_frame_bytes)
-        return frame if self._records is None else self._records.seal(frame)
+        return frame if self._records is None else self._records.sign(frame)
 
     def _write(self, data: bytes | bytearray) -> None:
         if self._unsent:
@@ -249,7 +249,7 @@ class BlockingConnection:
 
     def exchange(self, message: Any, wait_s: float) -> list[Any]:
         """Send a message, and receive as `receive` does. Raises `NotDelivered` if the member surely has not got it."""
-        data = self._sealed(message)
+        data = self._signed(message)
         try:
             self._write(data)
         except OSError as error:

@@ -35,7 +35,7 @@ _length_at = struct.Struct(">I").unpack_from
 _is_equal = hmac.compare_digest
 
 
-class Sealer:
+class RecordSigner:
     """Makes records of the bytes that are sent in one direction of one connection."""
 
     __slots__ = ("_keyed", "_number")
@@ -45,18 +45,18 @@ class Sealer:
         self._number = 0
         """The number of the next record."""
 
-    def seal(self, data: bytes | bytearray) -> bytes:
-        """Return the data as records, to be sent after all that were sealed before."""
+    def sign(self, data: bytes | bytearray) -> bytes:
+        """Return the data as records, to be sent after all that were signed before."""
         length = len(data)
         if length > MAX_BODY_BYTES:
-            return self._seal_long(data)
+            return self._sign_long(data)
         number = self._number
         self._number = number + 1
         mac = self._keyed.copy()
         mac.update(number.to_bytes(NUMBER_BYTES, "big") + data)
         return length.to_bytes(LENGTH_BYTES, "big") + mac.digest() + data
 
-    def _seal_long(self, data: bytes | bytearray) -> bytes:
+    def _sign_long(self, data: bytes | bytearray) -> bytes:
         pieces: list[bytes | memoryview] = []
         view = memoryview(data)
         for start in range(0, len(data), MAX_BODY_BYTES):
@@ -69,7 +69,7 @@ class Sealer:
         return b"".join(pieces)
 
 
-class Opener:
+class RecordVerifier:
     """Verifies the records that arrive in one direction of one connection, in chunks of any size."""
 
     __slots__ = ("_keyed", "_number", "_rest", "missing")
@@ -148,19 +148,19 @@ class Opener:
 class RecordLayer:
     """The record layer at one end of a connection, for both directions."""
 
-    __slots__ = ("_opener", "_sealer", "feed", "seal")
+    __slots__ = ("_signer", "_verifier", "feed", "sign")
 
     def __init__(self, outgoing_key: bytes, incoming_key: bytes) -> None:
-        self._sealer, self._opener = Sealer(outgoing_key), Opener(incoming_key)
-        self.seal = self._sealer.seal
-        self.feed = self._opener.feed
+        self._signer, self._verifier = RecordSigner(outgoing_key), RecordVerifier(incoming_key)
+        self.sign = self._signer.sign
+        self.feed = self._verifier.feed
 
     @property
     def missing(self) -> int:
         """Return how many bytes must arrive, at least, before the next record or its header is complete."""
-        return self._opener.missing
+        return self._verifier.missing
 
     @property
     def part_bytes(self) -> int:
         """Return how many bytes of an incomplete record have arrived."""
-        return self._opener.part_bytes
+        return self._verifier.part_bytes
