@@ -11,7 +11,7 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.net import greeting
 from phalanx.net.greeting import Accepting, Connecting
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret, find_secret
-from phalanx.runtime.connections.refused_peers import MAX_HOSTS, TELL_AGAIN_S, Strangers
+from phalanx.runtime.connections.host_counter import MAX_HOSTS, TELL_AGAIN_S, HostCounter
 from phalanx.runtime.settings.config import Config
 from phalanx.wire.codec import handshake_decoder
 from phalanx.wire.messages import (
@@ -427,16 +427,16 @@ def test_beyond_loopback_it_takes_a_secret_and_an_address(tmp_path: Path, monkey
 
 
 def test_each_host_is_told_of_now_and_then() -> None:
-    strangers = Strangers()
-    assert [strangers.count("a", now) for now in (0.0, 1.0, 2.0)] == [1, 0, 0]
-    assert strangers.count("b", 2.0) == 1
-    assert strangers.count("a", TELL_AGAIN_S) == 3
-    assert strangers.total == 5
+    hosts = HostCounter()
+    assert [hosts.count("a", now) for now in (0.0, 1.0, 2.0)] == [1, 0, 0]
+    assert hosts.count("b", 2.0) == 1
+    assert hosts.count("a", TELL_AGAIN_S) == 3
+    assert hosts.total == 5
 
 
 def test_many_hosts_take_no_more_memory() -> None:
-    strangers = Strangers()
+    hosts = HostCounter()
     for number in range(MAX_HOSTS + 1):
-        strangers.count(str(number), 0.0)
-    assert strangers.count("1", 1.0) == 0
-    assert strangers.count("0", 1.0) == 1  # the oldest was forgotten
+        hosts.count(str(number), 0.0)
+    assert hosts.count("1", 1.0) == 0
+    assert hosts.count("0", 1.0) == 1  # the oldest was forgotten

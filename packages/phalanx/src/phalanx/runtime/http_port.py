@@ -12,8 +12,8 @@ from phalanx.http.served_member import ServedMember
 from phalanx.runtime.accepted_connections import AcceptedConnections
 from phalanx.runtime.connections.call_statistics import Calls, CallStatistics, MeasuredInbound
 from phalanx.runtime.connections.connection_limits import descriptor_limit, http_places
+from phalanx.runtime.connections.host_counter import HostCounter
 from phalanx.runtime.connections.overload import Overload
-from phalanx.runtime.connections.refused_peers import Strangers
 from phalanx.runtime.local.embedded import EmbeddedCaller
 from phalanx.runtime.settings.config import Config
 from phalanx.runtime.settings.http_settings import load_certificate, read_token
@@ -31,7 +31,7 @@ class Lender(ServedMember, Protocol):
 
     caller: EmbeddedCaller
     overload: Overload
-    refused_strangers: Strangers
+    refused_strangers: HostCounter
     slow_turns: SlowTurns
     event_figures: EventFigures
     recent_events: RecentEvents | None

@@ -35,9 +35,9 @@ from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.runtime.accepted_connections import AcceptedConnections
 from phalanx.runtime.connections.call_statistics import CallStatistics
+from phalanx.runtime.connections.host_counter import HostCounter
 from phalanx.runtime.connections.links import Links
 from phalanx.runtime.connections.overload import Overload
-from phalanx.runtime.connections.refused_peers import Strangers
 from phalanx.runtime.discovery.port_range import find_members
 from phalanx.runtime.discovery.presence import Presence
 from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
@@ -92,7 +92,7 @@ class MemberDriver(PublicNames):
         connections to other members with; None: its event loop.
         """
         self.config = config
-        self.refused_strangers = Strangers()
+        self.refused_strangers = HostCounter()
         """Counts the connections that were refused because of the secret, because they were dialled to another member,
         or because no greeting came; and those that this member gave up because they were forwarded to a wrong peer."""
         self.own_addresses: frozenset[Address] = frozenset()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from phalanx.common.ids import Target
 from phalanx.net.connection import FrameConnection
 from phalanx.net.flow import Drop
-from phalanx.runtime.connections.refused_peers import Strangers
+from phalanx.runtime.connections.host_counter import HostCounter
 from phalanx.runtime.logs.safe_logger import SafeLogger
 
 logger = SafeLogger("phalanx.member")
@@ -20,23 +20,23 @@ class Overload:
 
     def __init__(self, address: Callable[[], str], now_s: Callable[[], float]) -> None:
         self._address, self._now_s = address, now_s
-        self.slow_peers = Strangers()
+        self.slow_peers = HostCounter()
         """Connections dropped because nothing moved within `slow_peer_timeout_ms`."""
-        self.full_backlogs = Strangers()
+        self.full_backlogs = HostCounter()
         """Connections dropped because too many bytes waited to be written."""
-        self.broken_frames = Strangers()
+        self.broken_frames = HostCounter()
         """Connections closed because they carried an invalid message, or a record that was changed on the way."""
-        self.refused_clients = Strangers()
+        self.refused_clients = HostCounter()
         """Clients refused because all places for clients were taken."""
-        self.crowded_out = Strangers()
+        self.crowded_out = HostCounter()
         """Connections that had not greeted, or of members outside the view, closed because newer ones came."""
-        self.idle_clients = Strangers()
+        self.idle_clients = HostCounter()
         """Connections of clients closed because they were at rest for `client_idle_timeout_ms`."""
-        self.passed_on = Strangers()
+        self.passed_on = HostCounter()
         """Connections of clients that were passed on to another member, because they cannot reach that member themselves."""
-        self.failed_commands = Strangers()
+        self.failed_commands = HostCounter()
         """Commands of clients of other systems whose answer was an exception that nobody raised on purpose."""
-        self.descriptor_shortages = Strangers()
+        self.descriptor_shortages = HostCounter()
         """How often the process or the system had no descriptor for a connection."""
 
     def dropped(self, connection: FrameConnection, why: Drop, figures: str) -> None:

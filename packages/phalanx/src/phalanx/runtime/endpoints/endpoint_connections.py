@@ -33,8 +33,8 @@ from phalanx.net.greeting import GREETING_TIMEOUT_S
 from phalanx.net.sniffing import Spoken, refusal_of
 from phalanx.runtime.connections.connection_limits import Places
 from phalanx.runtime.connections.connection_owner import ConnectionOwner
+from phalanx.runtime.connections.host_counter import HostCounter
 from phalanx.runtime.connections.inbound import CROWDED_PAUSE_S, Inbound
-from phalanx.runtime.connections.refused_peers import Strangers
 from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
 from phalanx.runtime.logs.safe_logger import SafeLogger
 
@@ -80,7 +80,7 @@ class EndpointConnections:
         self._endpoints = endpoints
         self.open: dict[int, EndpointConnection] = {}
         """Number of a connection to it."""
-        self.failures = Strangers()
+        self.failures = HostCounter()
         """Connections closed because of a defect of this program."""
         self._last = 0
         self._answers: deque[tuple[EndpointConnection, int, Any]] = deque()
