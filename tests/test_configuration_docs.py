@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MAP_SETTINGS, MapSetting, MapSettings
 from phalanx.runtime.settings.config import Config
-from phalanx.runtime.settings.configuration import load_config
+from phalanx.runtime.settings.load_config import load_config
 from support.reader import blocks_of
 from support.roots import DOCS
 

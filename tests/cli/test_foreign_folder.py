@@ -11,7 +11,7 @@ from phalanx.common.errors import UsageError
 from phalanx.reports import module_folder
 from phalanx.reports.module_folder import find_modules_here
 from phalanx.runtime.process.processes import PHALANX, start_member_process
-from phalanx.runtime.settings.configuration import load_member_config
+from phalanx.runtime.settings.load_config import load_member_config
 
 SCRIPT = (str(Path(sys.executable).with_name("phalanx")),)
 AS_MODULE = (sys.executable, "-m", "phalanx")

@@ -10,7 +10,7 @@ import typer
 from phalanx.cli.late_commands import LateCommandGroup
 from phalanx.cli.main import app
 from phalanx.net.secret import SECRET_FILE_VARIABLE
-from phalanx.runtime.settings.configuration import load_config
+from phalanx.runtime.settings.load_config import load_config
 from support.commands import Command
 from support.processes import Cluster
 

@@ -17,7 +17,7 @@ from phalanx.common.ids import Address
 from phalanx.reports.entries import KeyType, to_key, to_value
 from phalanx.reports.value_json import as_json, as_text
 from phalanx.runtime.settings.config import Config
-from phalanx.runtime.settings.configuration import load_config
+from phalanx.runtime.settings.load_config import load_config
 from support.commands import Command
 
 

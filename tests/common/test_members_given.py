@@ -7,7 +7,7 @@ import pytest
 import phalanx
 from phalanx.common.errors import UsageError
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS, DnsSource, GivenMembers, parse_members
-from phalanx.runtime.settings.configuration import load_config
+from phalanx.runtime.settings.load_config import load_config
 from phalanx_spark.archive.source import Source
 from phalanx_spark.connector.options import SINK, parse_options
 

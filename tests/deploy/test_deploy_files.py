@@ -24,7 +24,7 @@ import phalanx
 from phalanx.cli.main import app
 from phalanx.cli.member_process import LEAVE_WITHIN_S
 from phalanx.common.seeds import DEFAULT_PORT, parse_members
-from phalanx.runtime.settings.configuration import PREFIX, read_environment
+from phalanx.runtime.settings.load_config import PREFIX, read_environment
 from support.http_asking import ask, listening
 from support.pods import container, stateful_set
 from support.roots import DEPLOY

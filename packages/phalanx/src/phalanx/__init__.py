@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from phalanx.runtime.member import Member, start_member
     from phalanx.runtime.member_thread import MemberThread, start_member_in_thread
     from phalanx.runtime.settings.config import Config
-    from phalanx.runtime.settings.configuration import load_config
+    from phalanx.runtime.settings.load_config import load_config
 
 __version__ = "0.1.0"
 
@@ -105,7 +105,7 @@ _LATER = {
     "SyncMap": "phalanx.client.blocking.sync_map",
     "connect": "phalanx.client.aio",
     "Config": "phalanx.runtime.settings.config",
-    "load_config": "phalanx.runtime.settings.configuration",
+    "load_config": "phalanx.runtime.settings.load_config",
     "Member": "phalanx.runtime.member",
     "MemberThread": "phalanx.runtime.member_thread",
     "start_member": "phalanx.runtime.member",

@@ -18,7 +18,7 @@ from hostile.fuzzing.changes import ODD_NUMBERS, changed_bytes
 from hostile.fuzzing.target import MIB, Case, Target, Turns, Wrong
 from phalanx.common.errors import UsageError
 from phalanx.runtime.settings.config import Config
-from phalanx.runtime.settings.configuration import load_config, read_assignments, read_environment
+from phalanx.runtime.settings.load_config import load_config, read_assignments, read_environment
 from phalanx_spark.archive.manifest import Manifest, manifest_in, settings_of
 from phalanx_spark.audit.local_runner import read_here
 from phalanx_spark.audit.page import page_of

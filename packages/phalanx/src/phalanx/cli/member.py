@@ -29,7 +29,7 @@ from phalanx.runtime.connections.connection_limits import raise_descriptor_limit
 from phalanx.runtime.process.event_loop import new_event_loop
 from phalanx.runtime.process.failure import ProcessEnd
 from phalanx.runtime.settings.config import Config
-from phalanx.runtime.settings.configuration import load_member_config, parse_setting, read_assignments
+from phalanx.runtime.settings.load_config import load_member_config, parse_setting, read_assignments
 from phalanx.runtime.settings.memory_limit import shared_limit
 
 LAST_LINES_WITHIN_S = 2.0

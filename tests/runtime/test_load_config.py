@@ -12,7 +12,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address
 from phalanx.common.map_config import MapConfig
 from phalanx.runtime.settings.config import Config
-from phalanx.runtime.settings.configuration import load_config, read_assignments, read_environment
+from phalanx.runtime.settings.load_config import load_config, read_assignments, read_environment
 
 
 def written(folder: Path, text: str) -> Path:
