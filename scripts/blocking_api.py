@@ -64,7 +64,7 @@ TRANSLATIONS = (
             r"\b_?caller\b": "client",
             r"\bMapCaller\b": "MapClient",
             r"\bCaller\b": "PlanClient",
-            r"\bphalanx\.maps\.async_driver\b": "phalanx.client.blocking.plan_driver",
+            r"\bphalanx\.maps\.async_plan_runner\b": "phalanx.client.blocking.plan_runner",
         },
     ),
     Translation(

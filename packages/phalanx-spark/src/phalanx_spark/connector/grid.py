@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from phalanx.client.blocking.journal import Journal
-from phalanx.client.blocking.plan_driver import apply_step
+from phalanx.client.blocking.plan_runner import run_plan
 from phalanx.client.core.two_clusters import check_founders
 from phalanx.client.schemas import ASK_AGAIN_AFTER_S, change_schema
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
@@ -102,7 +102,7 @@ def value_reader(client: Client, options: SparkOptions) -> fallback.Read:
         try:
             return read(data)
         except UnknownSchema as error:
-            return apply_step(read_again(client, None, error, lambda: read(data)), client)
+            return run_plan(read_again(client, None, error, lambda: read(data)), client)
 
     return read_value
 

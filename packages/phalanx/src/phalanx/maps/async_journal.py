@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from phalanx.codec.compact import from_any_data
 from phalanx.codec.values import from_key_data
 from phalanx.common.errors import UnknownSchema, UsageError
-from phalanx.maps.async_driver import Caller, apply_step
+from phalanx.maps.async_plan_runner import Caller, run_plan
 from phalanx.maps.compact_schemas import read_again
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import Bounds, JournalEvent, JournalPage, Position
@@ -55,7 +55,7 @@ class AsyncJournal:
         Waits until the owners know which events are committed. Raises `JournalNotEnabled` if the map has no journal,
         and `UnavailableError` if an owner does not answer within the time limit of a call.
         """
-        return await apply_step(self._plans.bounds(None, {}), self._caller)
+        return await run_plan(self._plans.bounds(None, {}), self._caller)
 
     async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> JournalPage:
         """Return at most `limit` events of a partition from a position on; none if there are no more yet.
@@ -87,14 +87,14 @@ class AsyncJournal:
                         change = self._change(partition, page, event)
                     except UnknownSchema as error:
                         read = partial(self._change, partition, page, event)
-                        change = await apply_step(read_again(self._caller, self.map_name, error, read), self._caller)
+                        change = await run_plan(read_again(self._caller, self.map_name, error, read), self._caller)
                     yield change
                 places[partition] = page.next
             if not any(page.events for page in pages.values()):
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def _read(self, places: Mapping[int, Position], most: int) -> dict[int, JournalPage]:
-        return await apply_step(self._plans.read(places, most, self._plans.time_limit()), self._caller)
+        return await run_plan(self._plans.read(places, most, self._plans.time_limit()), self._caller)
 
     def _change(self, partition: int, page: JournalPage, event: JournalEvent) -> Change:
         value, old = (self._value_of(data) if data is not None else None for data in (event.value, event.old_value))

@@ -12,7 +12,7 @@ from contextvars import Context
 from typing import Protocol
 
 from phalanx.common.errors import PhalanxError
-from phalanx.maps.async_driver import Caller, apply_step
+from phalanx.maps.async_plan_runner import Caller, run_plan
 from phalanx.maps.locks import (
     Holding,
     Holdings,
@@ -64,7 +64,7 @@ class AsyncLocks:
         plan = acquire_plan(terms, holder, wait_s, self._caller, who, is_closed=lambda: self._is_over)
         self._asking[holder] = terms
         try:
-            holding = await apply_step(plan, self._caller)
+            holding = await run_plan(plan, self._caller)
         except BaseException:
             # It can be granted, or be granted soon, to a caller that does not wait any more.
             self._give_up(terms, holder)
@@ -82,12 +82,12 @@ class AsyncLocks:
     async def release(self, holding: Holding) -> bool:
         """Release a lock. Return whether it was still held."""
         self.holdings.forget(holding)
-        was_held = await apply_step(release_plan(holding.to_release(), self._caller, self._open_from), self._caller)
+        was_held = await run_plan(release_plan(holding.to_release(), self._caller, self._open_from), self._caller)
         return was_held and not holding.is_lost
 
     async def status(self, terms: LockTerms) -> LockStatus:
         """Return the state of a lock."""
-        return await apply_step(status_plan(terms, self._caller), self._caller)
+        return await run_plan(status_plan(terms, self._caller), self._caller)
 
     async def release_all(self) -> None:
         """Release everything: the client closes, or the member stops. What cannot be released ends with its lease."""
@@ -97,7 +97,7 @@ class AsyncLocks:
         held = self.holdings.take_all()
         asked = [Releasable(terms, holder) for holder, terms in self._asking.items()]
         with suppress(PhalanxError):
-            await apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._caller, self._open_from), self._caller)
+            await run_plan(release_all_plan(held + asked, LAST_CALL_MS, self._caller, self._open_from), self._caller)
         if self._releasing:
             # Of calls that were cancelled just now.
             await asyncio.wait(self._releasing, timeout=LAST_CALL_MS / 1000)
@@ -112,7 +112,7 @@ class AsyncLocks:
 
     async def _release_quietly(self, terms: LockTerms, holder: str) -> None:
         with suppress(PhalanxError):
-            await apply_step(release_plan(Releasable(terms, holder), self._caller, self._open_from), self._caller)
+            await run_plan(release_plan(Releasable(terms, holder), self._caller, self._open_from), self._caller)
 
     async def _renew(self) -> None:
         """Renew leases in time, until nothing was held for a while. What is held more briefly wakes nobody."""
@@ -128,7 +128,7 @@ class AsyncLocks:
             if due:
                 within_s = self.holdings.patience(time.monotonic())
                 try:
-                    await apply_step(renew_plan(due, within_s, self._caller), self._caller)
+                    await run_plan(renew_plan(due, within_s, self._caller), self._caller)
                 except Exception as error:  # also a defect: a task that ends would renew nothing any more
                     logger.warning("leases could not be renewed, which is tried again: %r", error)
                     for each in due:

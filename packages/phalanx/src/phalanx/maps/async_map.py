@@ -11,9 +11,9 @@ from phalanx.codec.rows import split_packed
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import CorruptDataError, PhalanxError, StoredTypeError, UnknownSchema
 from phalanx.grid.serving.conditions import wanted_by
-from phalanx.maps.async_driver import apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.async_map_calls import AsyncMapCalls
+from phalanx.maps.async_plan_runner import run_plan
 from phalanx.maps.journals import Position
 from phalanx.maps.mistakes import NoDict
 from phalanx.maps.types import K, V
@@ -102,7 +102,7 @@ class AsyncMap(NoDict, AsyncMapCalls[K, V]):
         if after:
             scan.go_on_after(after)
         rows, is_of_values = RowsOfObjects(most_bytes), any(each.part < 0 for each in wanted)
-        while (pages := await apply_step(scan.next_pages(), self._caller)) is not None:
+        while (pages := await run_plan(scan.next_pages(), self._caller)) is not None:
             for page in pages:
                 keys = split_packed(page.key_data, page.key_sizes)
                 stored = split_packed(page.value_data, page.value_sizes)

@@ -17,9 +17,9 @@ from phalanx.common.errors import StoredTypeError, UnknownSchema
 from phalanx.common.map_schema import MapSchema
 from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
-from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_leases import AsyncLocks
 from phalanx.maps.async_locks import AsyncLock
+from phalanx.maps.async_plan_runner import Caller, run_plan
 from phalanx.maps.compact_schemas import read_again
 from phalanx.maps.locks import LEASE_S, WAIT_S, LockTerms, check_permits, fenced_request, lock_terms
 from phalanx.maps.map_plans import MapPlans
@@ -296,7 +296,7 @@ class AsyncMapCalls(PublicNames, Generic[K, V]):
         wanted, datas = conditions_of(condition), datas_of(function, arguments, self._types.argument_data)
         caller = self._caller
         plan = self._plans.update_where(wanted, function, datas, lambda number: min(caller.open_from, number))
-        return await apply_step(plan, caller)
+        return await run_plan(plan, caller)
 
     async def get_all(self, keys: Iterable[K]) -> dict[K, V]:
         """Return the entries of those keys that have a value. Raises `UsageError` for keys of which a dict holds one and the grid
@@ -335,17 +335,17 @@ class AsyncMapCalls(PublicNames, Generic[K, V]):
 
     async def size(self) -> int:
         """Return the number of entries: the sum over all partitions, each counted at its own moment."""
-        return await apply_step(self._plans.size(), self._caller)
+        return await run_plan(self._plans.size(), self._caller)
 
     async def clear(self) -> None:
         """Remove all entries, partition by partition."""
-        await apply_step(self._plans.clear(), self._caller)
+        await run_plan(self._plans.clear(), self._caller)
 
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     async def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
-        return await apply_step(self._plans.get_data(keys), self._caller)
+        return await run_plan(self._plans.get_data(keys), self._caller)
 
     async def decode(self, data: bytes) -> Any:
         """Return the value of serialised bytes of this map, which `get_data` or a journal gave, as it is stored: without the map's
@@ -354,12 +354,12 @@ class AsyncMapCalls(PublicNames, Generic[K, V]):
         try:
             return read(data)
         except UnknownSchema as error:
-            return await apply_step(read_again(self._caller, self.name, error, lambda: read(data)), self._caller)
+            return await run_plan(read_again(self._caller, self.name, error, lambda: read(data)), self._caller)
 
     async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
         """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
         map's idle time). After an error some can be stored."""
-        await apply_step(self._plans.put_data(keys, values, ttl_ms, max_idle_ms), self._caller)
+        await run_plan(self._plans.put_data(keys, values, ttl_ms, max_idle_ms), self._caller)
 
     async def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
@@ -370,7 +370,7 @@ class AsyncMapCalls(PublicNames, Generic[K, V]):
         """
         count = of or self._caller.partition_count
         scan = self._plans.scan_data(range(count) if partitions is None else partitions, count)
-        while (pages := await apply_step(scan.next_pages(), self._caller)) is not None:
+        while (pages := await run_plan(scan.next_pages(), self._caller)) is not None:
             for page in pages:
                 if page.keys:
                     yield page.keys, page.values
@@ -442,7 +442,7 @@ class AsyncMapCalls(PublicNames, Generic[K, V]):
     async def _read_again(self, error: UnknownSchema, key: K, read: Callable[[Any], T], given: Any) -> T:
         """Fetch the schemas that a value of this key lacks, and return what is read of what is given."""
         try:
-            return await apply_step(read_again(self._caller, self.name, error, lambda: read(given)), self._caller)
+            return await run_plan(read_again(self._caller, self.name, error, lambda: read(given)), self._caller)
         except (StoredTypeError, UnknownSchema) as failure:
             raise of_key(failure, key) from failure
 

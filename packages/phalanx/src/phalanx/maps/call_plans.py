@@ -2,7 +2,7 @@
 
 A plan is a generator without I/O, clock, thread or event loop. It yields the step that it needs next (`CallOwners`,
 `FindTable`, `RefreshTable`, `Pause`), gets the outcome, and returns the result of the call, or raises its error. So the
-blocking client (`phalanx.client.blocking.plan_driver`) and the asyncio one (`phalanx.maps.async_driver`) follow the same rules,
+blocking client (`phalanx.client.blocking.plan_runner`) and the asyncio one (`phalanx.maps.async_plan_runner`) follow the same rules,
 and a test can play the cluster.
 """
 

@@ -99,7 +99,7 @@ class Driver:
             self._lose(connection)
         for attempt in list(self._attempts.values()):
             self._close(attempt)
-            self.apply_step(self.core.link_lost(LinkRefused(attempt.target, "given up"), self.now()))
+            self.perform_effects(self.core.link_lost(LinkRefused(attempt.target, "given up"), self.now()))
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Driver:
             if now >= deadline:
                 return
             if self.ended:
-                self.apply_step(self.core.end(self.ended))
+                self.perform_effects(self.core.end(self.ended))
                 return
             due = self.core.next_deadline()
             wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05
@@ -123,7 +123,7 @@ class Driver:
                 if self._places.may_change and self.core.wants_table:
                     self._places.look()
                     self.core.learn_seeds(self._places.addresses)
-                self.apply_step(self.core.time_passed(self.now()))
+                self.perform_effects(self.core.time_passed(self.now()))
 
     def _receive(self, wait_s: float) -> None:
         connections = dict.fromkeys(self.connections.values())
@@ -174,7 +174,7 @@ class Driver:
             self._lose(connection)
             return
         for message in messages:
-            self.apply_step(self.received(connection, message))
+            self.perform_effects(self.received(connection, message))
 
     def received(self, connection: BlockingConnection, message: Any) -> list[Effect]:
         """Give the core a message from a connection, and return the effects."""
@@ -184,7 +184,7 @@ class Driver:
 
     # --- effects ---------------------------------------------------------------------------------------------------
 
-    def apply_step(self, effects: list[Effect]) -> None:
+    def perform_effects(self, effects: list[Effect]) -> None:
         """Carry out effects: send messages, and note the answers that the caller waits for."""
         if self.core.view is not self._view:
             effects = self._forsake() + effects
@@ -205,7 +205,7 @@ class Driver:
         try:
             connection.send(message)
         except EntryTooLarge as error:
-            self.apply_step(self.core.cannot_send(Send(target, message), str(error)))
+            self.perform_effects(self.core.cannot_send(Send(target, message), str(error)))
         except OSError:
             self._lose(connection)
 
@@ -275,7 +275,7 @@ class Driver:
             self._close(hanging)
             effects += self.core.link_lost(LinkRefused(member, "it is reached another way"), self.now())
         self._opened(BlockingConnection(attempt, self._max_frame_bytes, self.patience_s))
-        self.apply_step(effects)
+        self.perform_effects(effects)
 
     def _close(self, attempt: ConnectAttempt) -> None:
         attempt.socket.close()
@@ -297,7 +297,7 @@ class Driver:
             self.refusals[target] = reason
         else:
             reason = error.strerror or reason
-        self.apply_step(self.core.link_lost(LinkRefused(target, reason), self.now()))
+        self.perform_effects(self.core.link_lost(LinkRefused(target, reason), self.now()))
 
     def _opened(self, connection: BlockingConnection) -> None:
         self.connections[connection.target] = connection
@@ -327,7 +327,7 @@ class Driver:
         return effects
 
     def _lose(self, connection: BlockingConnection) -> None:
-        self.apply_step(self.lost(connection))
+        self.perform_effects(self.lost(connection))
 
     def lost(self, connection: BlockingConnection) -> list[Effect]:
         """Close a connection that broke, and return the effects."""

@@ -32,7 +32,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from phalanx.client.blocking.plan_driver import PlanClient, apply_step
+from phalanx.client.blocking.plan_runner import PlanClient, run_plan
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import PAGE_EVENTS, PAUSE_S
@@ -68,7 +68,7 @@ class Journal:
         While a new owner does not know which events are committed, a partition without a lineage waits for it; for one
         with a lineage `oldest` and `end` are 0.
         """
-        return apply_step(self._plans.bounds(partitions, lineages or {}), self._client)
+        return run_plan(self._plans.bounds(partitions, lineages or {}), self._client)
 
     def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> JournalPage:
         """Return at most `limit` events from a position on; fewer, or none, if there are no more yet, or if one reply
@@ -106,4 +106,4 @@ class Journal:
             time.sleep(PAUSE_S)
 
     def _read(self, partition: int, at: Position, most: int, limit: TimeLimit) -> JournalPage:
-        return apply_step(self._plans.read({partition: at}, most, limit), self._client)[partition]
+        return run_plan(self._plans.read({partition: at}, most, limit), self._client)[partition]

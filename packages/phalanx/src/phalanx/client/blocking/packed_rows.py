@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from phalanx.client.blocking.plan_driver import PlanClient, apply_step
+from phalanx.client.blocking.plan_runner import PlanClient, run_plan
 from phalanx.codec.rows import cut_rows, divided_rows, row_count
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import is_hidden
@@ -39,7 +39,7 @@ def put_round(
     """
     limit = TimeLimit(client.call_timeout_s)
     plan = put_plan(name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)
-    return apply_step(plan, client)
+    return run_plan(plan, client)
 
 
 def put_plan(

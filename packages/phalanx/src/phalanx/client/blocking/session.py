@@ -168,7 +168,7 @@ class Session:
         """Carry out the effects, and return the replies of these calls when all are over."""
         driver = self.driver
         answers = driver.answers = dict.fromkeys(ids)
-        driver.apply_step(effects)
+        driver.perform_effects(effects)
         driver.run_until(lambda: None not in answers.values(), monotonic() + self._call_timeout_s + MARGIN_S)
         self._open_from = max(ids) + 1
         replies = list(answers.values())
@@ -206,10 +206,10 @@ class Session:
         core.news_at = max(core.news_at, shared.news_at)
         if core.state is not shared.state:
             core.adopt(shared.state, self.used_at)
-            driver.apply_step([])
+            driver.perform_effects([])
 
     def _wait(self, effects: list[Effect], is_over: Callable[[], bool], timeout_s: float) -> None:
-        self.driver.apply_step(effects)
+        self.driver.perform_effects(effects)
         self.driver.run_until(is_over, monotonic() + timeout_s)
 
 

@@ -10,7 +10,7 @@ import uuid
 from contextlib import suppress
 from typing import Protocol
 
-from phalanx.client.blocking.plan_driver import PlanClient, apply_step
+from phalanx.client.blocking.plan_runner import PlanClient, run_plan
 from phalanx.common.errors import PhalanxError, UnavailableError
 from phalanx.maps.locks import (
     Holding,
@@ -77,11 +77,11 @@ class SyncLocks:
         )
         try:
             self._asking[holder] = terms
-            holding = apply_step(plan, self._client)
+            holding = run_plan(plan, self._client)
         except BaseException:
             # It can be granted, or be granted soon, to a caller that does not wait any more.
             with suppress(PhalanxError):
-                apply_step(release_plan(Releasable(terms, holder), self._client, _itself, LAST_CALL_MS), self._client)
+                run_plan(release_plan(Releasable(terms, holder), self._client, _itself, LAST_CALL_MS), self._client)
             raise
         finally:
             self._asking.pop(holder, None)
@@ -107,12 +107,12 @@ class SyncLocks:
         """Release a lock. Return whether it was still held."""
         with self._lock:
             self.holdings.forget(holding)
-        was_held = apply_step(release_plan(holding.to_release(), self._client, _itself), self._client)
+        was_held = run_plan(release_plan(holding.to_release(), self._client, _itself), self._client)
         return was_held and not holding.is_lost
 
     def status(self, terms: LockTerms) -> LockStatus:
         """Return the state of a lock."""
-        return apply_step(status_plan(terms, self._client), self._client)
+        return run_plan(status_plan(terms, self._client), self._client)
 
     def release_all(self) -> None:
         """Release everything: the client closes. What cannot be released ends with its lease."""
@@ -122,7 +122,7 @@ class SyncLocks:
             self._lock.notify()
         asked = [Releasable(terms, holder) for holder, terms in list(self._asking.items())]
         with suppress(PhalanxError):
-            apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._client, _itself), self._client)
+            run_plan(release_all_plan(held + asked, LAST_CALL_MS, self._client, _itself), self._client)
 
     def _renew(self) -> None:
         """Renew leases in time, until nothing is held for a while. What is held more briefly wakes nobody."""
@@ -138,7 +138,7 @@ class SyncLocks:
                 due = self.holdings.due(time.monotonic())
             if due:
                 try:
-                    apply_step(renew_plan(due, self.holdings.patience(time.monotonic()), self._client), self._client)
+                    run_plan(renew_plan(due, self.holdings.patience(time.monotonic()), self._client), self._client)
                 except Exception as error:  # also a defect: a thread that dies would renew nothing any more
                     logger.warning("leases could not be renewed, which is tried again: %r", error)
                     for each in due:

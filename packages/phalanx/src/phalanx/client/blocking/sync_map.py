@@ -6,7 +6,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Mu
 from typing import Any, TypeVar, overload
 
 from phalanx.client.blocking.packed_rows import put_round, rounds_of
-from phalanx.client.blocking.plan_driver import apply_step
+from phalanx.client.blocking.plan_runner import run_plan
 from phalanx.client.blocking.sync_map_calls import SyncMapCalls
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import StoredTypeError, UnknownSchema, UsageError
@@ -199,7 +199,7 @@ class SyncMap(KnowsOtherClients, SyncMapCalls[K, V], MutableMapping[K, V]):
         count = of or self.client.partition_count
         listed = range(count) if partitions is None else partitions
         scan = self._plans.scan_packed(listed, count, key_parts, wanted, with_ttls)
-        while (pages := apply_step(scan.next_pages(), self.client)) is not None:
+        while (pages := run_plan(scan.next_pages(), self.client)) is not None:
             for page in pages:
                 if wanted:
                     page = judged(page, wanted, key_parts, self.decode)
@@ -226,4 +226,4 @@ class SyncMap(KnowsOtherClients, SyncMapCalls[K, V], MutableMapping[K, V]):
         `request`: makes a request for some partitions, given the partition count. `most`: partitions in one request.
         """
         plan = self._plans.everywhere(request, reply_kind, what, is_write=is_write, most=most)
-        return apply_step(plan, self.client)
+        return run_plan(plan, self.client)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from phalanx.client.blocking.plan_driver import PlanClient, apply_step
+from phalanx.client.blocking.plan_runner import PlanClient, run_plan
 from phalanx.client.blocking.sync_leases import SyncLocks
 from phalanx.client.blocking.sync_locks import SyncLock
 from phalanx.codec.hashing import partition_of
@@ -278,7 +278,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         wanted, datas = conditions_of(condition), datas_of(function, arguments, self._types.argument_data)
         client = self.client
         plan = self._plans.update_where(wanted, function, datas, lambda number: number)
-        return apply_step(plan, client)
+        return run_plan(plan, client)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V]:
         """Return the entries of those keys that have a value. Raises `UsageError` for keys of which a dict holds one and the grid
@@ -314,17 +314,17 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
 
     def size(self) -> int:
         """Return the number of entries: the sum over all partitions, each counted at its own moment."""
-        return apply_step(self._plans.size(), self.client)
+        return run_plan(self._plans.size(), self.client)
 
     def clear(self) -> None:
         """Remove all entries, partition by partition."""
-        apply_step(self._plans.clear(), self.client)
+        run_plan(self._plans.clear(), self.client)
 
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
-        return apply_step(self._plans.get_data(keys), self.client)
+        return run_plan(self._plans.get_data(keys), self.client)
 
     def decode(self, data: bytes) -> Any:
         """Return the value of serialised bytes of this map, which `get_data` or a journal gave, as it is stored: without the map's
@@ -333,12 +333,12 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         try:
             return read(data)
         except UnknownSchema as error:
-            return apply_step(read_again(self.client, self.name, error, lambda: read(data)), self.client)
+            return run_plan(read_again(self.client, self.name, error, lambda: read(data)), self.client)
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
         """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
         map's idle time). After an error some can be stored."""
-        apply_step(self._plans.put_data(keys, values, ttl_ms, max_idle_ms), self.client)
+        run_plan(self._plans.put_data(keys, values, ttl_ms, max_idle_ms), self.client)
 
     def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
@@ -349,7 +349,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
         """
         count = of or self.client.partition_count
         scan = self._plans.scan_data(range(count) if partitions is None else partitions, count)
-        while (pages := apply_step(scan.next_pages(), self.client)) is not None:
+        while (pages := run_plan(scan.next_pages(), self.client)) is not None:
             for page in pages:
                 if page.keys:
                     yield page.keys, page.values
@@ -407,7 +407,7 @@ class SyncMapCalls(PublicNames, Generic[K, V]):
     def _read_again(self, error: UnknownSchema, key: K, read: Callable[[Any], T], given: Any) -> T:
         """Fetch the schemas that a value of this key lacks, and return what is read of what is given."""
         try:
-            return apply_step(read_again(self.client, self.name, error, lambda: read(given)), self.client)
+            return run_plan(read_again(self.client, self.name, error, lambda: read(given)), self.client)
         except (StoredTypeError, UnknownSchema) as failure:
             raise of_key(failure, key) from failure
 

@@ -16,7 +16,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import TURN_S
 from phalanx.machine.inputs import Call
-from phalanx.maps.async_driver import Caller, perform_step
+from phalanx.maps.async_plan_runner import Caller, perform_step
 from phalanx.maps.call_plans import Step
 from phalanx.runtime.connections.inbound import SHORT_FUNCTIONS
 from phalanx.runtime.local.embedded import EmbeddedCaller

@@ -41,7 +41,7 @@ class Caller(Protocol):
         """Look for a newer table, for at most `within_s` seconds."""
 
 
-async def apply_step(plan: CallPlan[T], caller: Caller) -> T:
+async def run_plan(plan: CallPlan[T], caller: Caller) -> T:
     """Carry out a plan, and return its result. Raises the plan's errors, and `UnavailableError` without a table."""
     try:
         step = next(plan)

@@ -41,7 +41,7 @@ class PlanClient(RequestNumbers, Protocol):
         """Return the names of the maps that have entries, sorted."""
 
 
-def apply_step(plan: CallPlan[T], client: PlanClient) -> T:
+def run_plan(plan: CallPlan[T], client: PlanClient) -> T:
     """Carry out a plan, and return its result. Raises the plan's errors, and `UnavailableError` without a table."""
     try:
         step = next(plan)

@@ -1,16 +1,16 @@
-"""The blocking and the asyncio driver of plans, beside a driver without any I/O."""
+"""What runs plans, blocking and with asyncio, beside what plays them without any I/O."""
 
 import asyncio
 from typing import Any, TypeVar
 
 import pytest
 
-from phalanx.client.blocking.plan_driver import apply_step as carry_out_blocking
+from phalanx.client.blocking.plan_runner import run_plan as run_blocking
 from phalanx.codec.compact import from_any_data
 from phalanx.common.errors import ErrorCode, UnavailableError, UnknownSchema, UsageError
 from phalanx.common.ids import Lost
 from phalanx.common.table import PartitionTable
-from phalanx.maps.async_driver import apply_step as carry_out_in_loop
+from phalanx.maps.async_plan_runner import run_plan as run_in_loop
 from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.compact_schemas import read_again
 from support.played_cluster import PlayedCluster, keys_in, plans_of, table
@@ -59,17 +59,17 @@ def played(cluster: PlayedCluster, plan: CallPlan[T]) -> T:
 
 
 def blocking(cluster: PlayedCluster, plan: CallPlan[T]) -> T:
-    return carry_out_blocking(plan, cluster)  # type: ignore[arg-type]
+    return run_blocking(plan, cluster)  # type: ignore[arg-type]
 
 
 def in_loop(cluster: PlayedCluster, plan: CallPlan[T]) -> T:
-    return asyncio.run(carry_out_in_loop(plan, LoopCluster(cluster)))
+    return asyncio.run(run_in_loop(plan, LoopCluster(cluster)))
 
 
-@pytest.mark.parametrize("driver", [blocking, in_loop])
-def test_both_drivers_do_what_a_plan_asks_for(driver: Any) -> None:
+@pytest.mark.parametrize("runner", [blocking, in_loop])
+def test_both_runners_do_what_a_plan_asks_for(runner: Any) -> None:
     seen = []
-    for apply_step in (played, driver):
+    for run in (played, runner):
         cluster = PlayedCluster(ABC, KEYS)
         cluster.refusals["B"] = ErrorCode.NOT_OWNER
 
@@ -79,18 +79,18 @@ def test_both_drivers_do_what_a_plan_asks_for(driver: Any) -> None:
                 cluster.table = table("A", "A", "C", version=2)
 
         cluster.before_round = change
-        result = apply_step(cluster, plans_of(cluster).get_data(KEYS))
+        result = run(cluster, plans_of(cluster).get_data(KEYS))
         seen.append((result, cluster.rounds, [each for each in cluster.waits if each != "pause"]))
     assert seen[0] == seen[1]
     assert seen[0][0] == [b"value of " + key for key in KEYS]
 
 
-@pytest.mark.parametrize("driver", [blocking, in_loop])
-def test_both_drivers_raise_what_a_plan_raises(driver: Any) -> None:
+@pytest.mark.parametrize("runner", [blocking, in_loop])
+def test_both_runners_raise_what_a_plan_raises(runner: Any) -> None:
     cluster = PlayedCluster(ABC, KEYS)
     cluster.refusals["B"] = ErrorCode.INVALID
     with pytest.raises(UsageError, match="get_all: B says no"):
-        driver(cluster, plans_of(cluster).get_data(KEYS))
+        runner(cluster, plans_of(cluster).get_data(KEYS))
 
 
 class NoTable(PlayedCluster):
@@ -107,8 +107,8 @@ class NoTable(PlayedCluster):
     def known(self, table: PartitionTable) -> None: ...
 
 
-@pytest.mark.parametrize("driver", [blocking, in_loop])
-def test_both_drivers_give_a_plan_the_errors_of_its_steps(driver: Any) -> None:
+@pytest.mark.parametrize("runner", [blocking, in_loop])
+def test_both_runners_give_a_plan_the_errors_of_its_steps(runner: Any) -> None:
     """A schema is fetched for a value that a write has returned, which must not be repeated."""
     data = (-55).to_bytes(4, "big", signed=True) + bytes(8)
     cluster = NoTable(ABC)
@@ -116,6 +116,6 @@ def test_both_drivers_give_a_plan_the_errors_of_its_steps(driver: Any) -> None:
     with pytest.raises(
         UnknownSchema, match=r"no table; calling again is safe\); the call itself was carried out, so only read again"
     ):
-        driver(cluster, read_again(cluster, "m", lacking, lambda: from_any_data(data)))
+        runner(cluster, read_again(cluster, "m", lacking, lambda: from_any_data(data)))
     with pytest.raises(UnavailableError, match="no table"):
-        driver(cluster, plans_of(cluster).get_data(KEYS))
+        runner(cluster, plans_of(cluster).get_data(KEYS))
