@@ -100,8 +100,8 @@ def contains_value(connection: Connection, kind: int, number: int, fields: Field
 
 
 def _find_value(plans: MapPlans, wanted: bytes) -> CallPlan[bool]:
-    of, filled = yield from plans.filled_partitions()
-    scan = plans.scan_data(sorted(filled), of)
+    partition_count, filled = yield from plans.filled_partitions()
+    scan = plans.scan_data(sorted(filled), partition_count)
     while (pages := (yield from scan.next_pages())) is not None:
         if any(wanted in page.values for page in pages):
             return True

@@ -47,8 +47,8 @@ def _of_each(make: Callable[[RespConnection, bytes], Any], count: Callable[[Any]
         total, first = 0, None
         for start in range(0, len(keys), KEYS_AT_ONCE):
             some = keys[start : start + KEYS_AT_ONCE]
-            of = c.grid.partition_count
-            replies = yield CallOwners([(partition_of(key, of), make(c, key)) for key in some], 0)
+            partition_count = c.grid.partition_count
+            replies = yield CallOwners([(partition_of(key, partition_count), make(c, key)) for key in some], 0)
             total += sum(count(reply) for reply in replies)
             first = first or next((reply for reply in replies if isinstance(reply, ErrorReply)), None)
             if first is not None:
@@ -232,8 +232,8 @@ def scan_options(args: list[bytes], index: int, *, with_type: bool = True) -> tu
 
 def keys(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
     pattern, found = Pattern(args[1]), AnswerList(c.grid)
-    of, filled = yield from c.plans().filled_partitions()
-    pages = c.plans().scan_data(sorted(filled), of, PAGES_AT_ONCE)
+    partition_count, filled = yield from c.plans().filled_partitions()
+    pages = c.plans().scan_data(sorted(filled), partition_count, PAGES_AT_ONCE)
     while (some := (yield from pages.next_pages())) is not None:
         for each in some:
             yield from _add_matching(c, pattern, each.keys, found)

@@ -82,10 +82,12 @@ def page(
         found.append(expect(reply, PageReply, "scan"))
 
     while True:
-        of = call.table.partition_count
-        if partition >= of:
+        partition_count = call.table.partition_count
+        if partition >= partition_count:
             return None
-        request = ScanPartition(c.grid.next_id(), c.map, partition, of, after or key_before(place), max_bytes)
+        request = ScanPartition(
+            c.grid.next_id(), c.map, partition, partition_count, after or key_before(place), max_bytes
+        )
         replies = yield call.ask([(partition, request)])
         _, refused = call.take_replies([partition], replies, take)
         if refused is None:
@@ -129,7 +131,7 @@ def keys_of_page(c: RespConnection, partition: int, place: int, count: int) -> C
     if (rest := found.take(*present)) is not None:
         return partition * PLACES + rest, found.entries
     partition += 1
-    of, filled = (yield from c.plans().filled_partitions()) if found.wanted > 0 else (0, {})
+    partition_count, filled = (yield from c.plans().filled_partitions()) if found.wanted > 0 else (0, {})
     while found.wanted > 0:
         behind = [each for each in sorted(filled) if each >= partition]
         if not behind:
@@ -140,13 +142,13 @@ def keys_of_page(c: RespConnection, partition: int, place: int, count: int) -> C
             sum_of_some += filled[each]
             if sum_of_some >= found.wanted:
                 break
-        pages = yield from _first_pages(c, some, of, found.wanted)
+        pages = yield from _first_pages(c, some, partition_count, found.wanted)
         if not pages:  # a partition has moved, or was divided: ask for one, as long as that takes
             present = yield from _entries_of(c, some[0], 0, found.wanted)
             if present is None:
                 return 0, found.entries
             pages = [present]
-            of, filled = yield from c.plans().filled_partitions()
+            partition_count, filled = yield from c.plans().filled_partitions()
         for each, (entries, is_cut) in zip(some, pages, strict=False):
             if (rest := found.take(entries, is_cut)) is not None:
                 return each * PLACES + rest, found.entries
@@ -160,10 +162,12 @@ def _page_bytes(count: int) -> int:
     return min(max(count * BYTES_OF_ENTRY, LEAST_PAGE_BYTES), MOST_PAGE_BYTES)
 
 
-def _first_pages(c: RespConnection, partitions: list[int], of: int, count: int) -> CallPlan[list[tuple[Entries, bool]]]:
+def _first_pages(
+    c: RespConnection, partitions: list[int], partition_count: int, count: int
+) -> CallPlan[list[tuple[Entries, bool]]]:
     """Plan to return the first entries of partitions, and whether there are more, up to one that was refused."""
     requests = [
-        (partition, ScanPartition(c.grid.next_id(), c.map, partition, of, b"", _page_bytes(count)))
+        (partition, ScanPartition(c.grid.next_id(), c.map, partition, partition_count, b"", _page_bytes(count)))
         for partition in partitions
     ]
     replies = yield CallOwners(requests, 0)

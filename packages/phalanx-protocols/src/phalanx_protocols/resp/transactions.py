@@ -61,8 +61,8 @@ def _owners(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> i
     keys = {key for command, args in commands for key in command.keys_in(args)}
     if table is None:
         return 1 if len(keys) <= 1 else 2
-    of = table.partition_count
-    partitions = {partition_of(to_data(key), of) for key in keys}
+    partition_count = table.partition_count
+    partitions = {partition_of(to_data(key), partition_count) for key in keys}
     return len({table.owner(partition) for partition in partitions})
 
 

@@ -18,7 +18,7 @@ from phalanx_spark.archive.spark_folder import SparkFolder
 from phalanx_spark.archive.staged import StagedPart, stage_batches
 from phalanx_spark.connector.planning import plan_scan
 
-_STAGED = "attempt string, of int, pages array<int>, entries long, over long"
+_STAGED = "attempt string, partition_count int, pages array<int>, entries long, over long"
 
 
 class OnSpark:
@@ -32,15 +32,15 @@ class OnSpark:
     def write_entries(self, client: Client, source: Source, name: str, part: str) -> int:
         """Write all entries of a map, a file by each task. Return how many the files hold."""
         table = client.partition_table()
-        tasks = [(task.partitions, task.of) for task in plan_scan(table.owners(), 0)]
+        tasks = [(task.partitions, task.partition_count) for task in plan_scan(table.owners(), 0)]
         founders = client.founders
 
         def entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    partitions, of = tasks[number]
+                    partitions, partition_count = tasks[number]
                     with source.connect(founders) as own:
-                        for page in own.map(name).scan_packed(partitions, of, with_ttls=True):
+                        for page in own.map(name).scan_packed(partitions, partition_count, with_ttls=True):
                             yield as_batch(page, time.time())
 
         address = self.folder.of(part)
@@ -56,7 +56,7 @@ class OnSpark:
             yield pa.RecordBatch.from_pydict(
                 {
                     "attempt": [staged.attempt],
-                    "of": pa.array([staged.of], pa.int32()),
+                    "partition_count": pa.array([staged.partition_count], pa.int32()),
                     "pages": pa.array([list(staged.pages)], pa.list_(pa.int32())),
                     "entries": [staged.entries],
                     "over": [staged.over],
@@ -66,4 +66,4 @@ class OnSpark:
         if (here := find_local(self.folder.address, str(self._spark.sparkContext.master))) is not None:
             here.files_of(part)  # no link leads out of it
         rows = self._spark.read.parquet(self.folder.of(part)).mapInArrow(stage, _STAGED).collect()
-        return [StagedPart(row.attempt, row.of, tuple(row.pages), row.entries, row.over) for row in rows]
+        return [StagedPart(row.attempt, row.partition_count, tuple(row.pages), row.entries, row.over) for row in rows]

@@ -22,7 +22,7 @@ class StagedPart(NamedTuple):
     """What one attempt has staged."""
 
     attempt: str
-    of: int
+    partition_count: int
     """How many partitions there were."""
     pages: tuple[int, ...]
     entries: int
@@ -32,7 +32,7 @@ class StagedPart(NamedTuple):
     @property
     def rows(self) -> StagedRows:
         """As the job names them when it makes them the map's."""
-        return StagedRows(self.attempt, self.of, self.pages)
+        return StagedRows(self.attempt, self.partition_count, self.pages)
 
 
 def stage_batches(

@@ -19,7 +19,7 @@ class ReadTask(InputPartition):
 
     owner: str | None
     partitions: list[int]
-    of: int = 0
+    partition_count: int = 0
     """The partition count when the tasks were planned."""
     keys: list[bytes] | None = None
     snapshot: str | None = None

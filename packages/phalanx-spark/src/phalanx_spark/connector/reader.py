@@ -87,7 +87,7 @@ class PhalanxReader(DataSourceReader):
             name, key_parts, read = options.map, len(options.key), grid.value_reader(client, options)
             if task.keys is None:
                 name = task.snapshot or name
-                pages = client.map(name).scan_packed(task.partitions, task.of, key_parts, self._conditions)
+                pages = client.map(name).scan_packed(task.partitions, task.partition_count, key_parts, self._conditions)
                 found = _scan_pages(pages)
             else:
                 found = _look_up_pages(client, name, task.keys)

@@ -115,12 +115,12 @@ class PhalanxWriter(DataSourceArrowWriter):
                 attempt = grid.Staging(client, options.map, self._job).attempt(grid.new_job_id())
             for whole in join_batches(iterator, MAX_BATCH_BYTES):
                 for batch in split_batch(whole, MAX_BATCH_BYTES):
-                    of = client.partition_count
-                    parts = rows_by_partition(encode_keys(batch, options), encode_rows(batch, options), of)
+                    partition_count = client.partition_count
+                    parts = rows_by_partition(encode_keys(batch, options), encode_rows(batch, options), partition_count)
                     if options.staged:
-                        attempt.put_packed(parts, of, options.ttl_ms)
+                        attempt.put_packed(parts, partition_count, options.ttl_ms)
                     else:
-                        put = partial(client.map(options.map).put_packed, parts, of, options.ttl_ms)
+                        put = partial(client.map(options.map).put_packed, parts, partition_count, options.ttl_ms)
                         wait_for_memory(put, client.call_timeout_s)
                     rows += batch.num_rows
             if options.staged and rows:

@@ -95,7 +95,7 @@ class StagedRows(NamedTuple):
     pages: tuple[int, ...] = ()
     """For each partition, how many pages of rows were staged."""
 
-    def in_partitions(self, partitions: Sequence[int], of: int) -> tuple[int, ...]:
+    def in_partitions(self, partitions: Sequence[int], partition_count: int) -> tuple[int, ...]:
         """Return how many pages each of these partitions must have. All parts of a divided partition have its pages."""
         return tuple(self.pages[partition % self.of] for partition in partitions) if self.of else (0,) * len(partitions)
 
@@ -106,20 +106,20 @@ class StagedAttempt:
     def __init__(self, name: str, rows: SyncMap[Any, Any]) -> None:
         self._name = name
         self._rows = rows
-        self._of = 0
+        self._partition_count = 0
         self._pages: list[int] = []
         """For each partition, how many pages were staged in it."""
 
     def staged(self) -> StagedRows:
         """Return what has been staged until now."""
-        return StagedRows(self._name, self._of, tuple(self._pages))
+        return StagedRows(self._name, self._partition_count, tuple(self._pages))
 
     def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Stage serialised entries. Their time to live (0: no expiry) begins when they are applied."""
         if len(keys) != len(values):
             raise UsageError(f"put_rows: {len(keys)} keys and {len(values)} values; give one value for each key")
-        of = self._rows.client.partition_table().partition_count
-        self.put_packed(rows_by_partition(keys, values, of), of, ttl_ms)
+        partition_count = self._rows.client.partition_table().partition_count
+        self.put_packed(rows_by_partition(keys, values, partition_count), partition_count, ttl_ms)
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
         """Stage rows like `put_rows`; the caller has packed them (`codec.rows`) by partition (of `of` partitions)."""
@@ -129,10 +129,10 @@ class StagedAttempt:
 
     def delete_keys(self, keys: list[bytes]) -> None:
         """Stage removals of serialised keys."""
-        of = self._rows.client.partition_table().partition_count
-        self._put(rows_by_partition(keys, [NO_VALUE] * len(keys), of), of, REMOVES)
+        partition_count = self._rows.client.partition_table().partition_count
+        self._put(rows_by_partition(keys, [NO_VALUE] * len(keys), partition_count), partition_count, REMOVES)
 
-    def _put(self, parts: Mapping[int, bytes], of: int, ttl_ms: int) -> None:
+    def _put(self, parts: Mapping[int, bytes], partition_count: int, ttl_ms: int) -> None:
         """Send rows in pages that fit one request to each owner; each partition gets them one after the other.
 
         After a failed page the caller can repeat it, or send another one in its place. While members have no memory, this
@@ -140,22 +140,27 @@ class StagedAttempt:
         """
         client = self._rows.client
         for some in rounds_of(parts, BATCH_KEYS):
-            put = partial(put_round, client, self._rows.name, some, of, ttl_ms, self._next_page, "staging rows")
+            put = partial(
+                put_round, client, self._rows.name, some, partition_count, ttl_ms, self._next_page, "staging rows"
+            )
             done = wait_for_memory(put, client.call_timeout_s)
             for partition, count in done:
                 self._follow_division(count)
-                for part in children_of(partition, self._of, count):
+                for part in children_of(partition, self._partition_count, count):
                     self._pages[part] += 1
 
-    def _next_page(self, partition: int, of: int) -> int:
-        self._follow_division(of)
+    def _next_page(self, partition: int, partition_count: int) -> int:
+        self._follow_division(partition_count)
         return self._pages[partition] + 1
 
-    def _follow_division(self, of: int) -> None:
+    def _follow_division(self, partition_count: int) -> None:
         """Follow a division of the partitions: each new one has the pages of the partition from which it comes."""
-        if self._of < of:
-            self._pages = [self._pages[partition % self._of] if self._of else 0 for partition in range(of)]
-            self._of = of
+        if self._partition_count < partition_count:
+            self._pages = [
+                self._pages[partition % self._partition_count] if self._partition_count else 0
+                for partition in range(partition_count)
+            ]
+            self._partition_count = partition_count
 
 
 class Staging:
@@ -244,12 +249,12 @@ class Staging:
         for each in attempts:
             check_part("attempt", each.attempt)
 
-        def request(partitions: list[int], of: int) -> ChangeStaged:
+        def request(partitions: list[int], partition_count: int) -> ChangeStaged:
             # There can be thousands of attempts, and most have staged nothing in these partitions.
-            pages = {each.attempt: each.in_partitions(partitions, of) for each in attempts}
+            pages = {each.attempt: each.in_partitions(partitions, partition_count) for each in attempts}
             named = [attempt for attempt, staged in pages.items() if any(staged)]
             return ChangeStaged(
-                self._client.next_id(), self.map_name, partitions, of, step, self.job_id, named, query, number,
+                self._client.next_id(), self.map_name, partitions, partition_count, step, self.job_id, named, query, number,
                 tuple(pages[attempt] for attempt in named),
             )  # fmt: skip
 

@@ -36,13 +36,13 @@ def partition_of(key_data: bytes, partition_count: int) -> int:
     return (abs(mmh3_32_sintdigest(key_data[4:], HASH_SEED)) & _POSITIVE) % partition_count
 
 
-def children_of(partition: int, partition_count: int, of: int) -> range:
-    """Return the partitions, of `partition_count`, into which one partition of the former count `of` was divided.
+def children_of(partition: int, partition_count: int, former_count: int) -> range:
+    """Return the partitions, of `partition_count`, into which one partition of `former_count` ones was divided.
 
-    `partition_count` is a multiple of `of`; if they are equal, the result is the partition itself. Keys keep their scan
+    `partition_count` is a multiple of `former_count`; if they are equal, the result is the partition itself. Keys keep their scan
     order.
     """
-    return range(partition, partition_count, of)
+    return range(partition, partition_count, former_count)
 
 
 def partitions_of(keys_data: Sequence[bytes], partition_count: int) -> list[int]:

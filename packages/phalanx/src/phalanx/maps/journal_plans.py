@@ -86,11 +86,14 @@ class JournalPlans(Plans):
         return replies
 
     def _requests(
-        self, partitions: list[int], of: int, places: Mapping[int, Position], most: int
+        self, partitions: list[int], partition_count: int, places: Mapping[int, Position], most: int
     ) -> list[tuple[int, ReadJournal]]:
         """Return the requests with their partitions. Raises `UsageError` for a partition that does not exist."""
         for partition in partitions:
-            if not 0 <= partition < of:
-                raise UsageError(f"there is no partition {partition}: the cluster has {of}")
+            if not 0 <= partition < partition_count:
+                raise UsageError(f"there is no partition {partition}: the cluster has {partition_count}")
         next_id = self._client.next_id
-        return [(p, ReadJournal(next_id(), self._name, p, of, *places[p], most, PAGE_BYTES)) for p in partitions]
+        return [
+            (p, ReadJournal(next_id(), self._name, p, partition_count, *places[p], most, PAGE_BYTES))
+            for p in partitions
+        ]

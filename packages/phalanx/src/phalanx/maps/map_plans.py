@@ -104,8 +104,8 @@ class MapPlans(Plans):
     def size(self) -> CallPlan[int]:
         """Plan to return the number of entries of all partitions, each counted at its own moment."""
 
-        def request(partitions: list[int], of: int) -> SizeOf:
-            return SizeOf(self._client.next_id(), self._name, partitions, of)
+        def request(partitions: list[int], partition_count: int) -> SizeOf:
+            return SizeOf(self._client.next_id(), self._name, partitions, partition_count)
 
         replies = yield from self.everywhere(request, CountReply, "size", is_write=False)
         return sum([reply.count for reply in replies])
@@ -118,22 +118,22 @@ class MapPlans(Plans):
         """
         counts: set[int] = set()
 
-        def request(partitions: list[int], of: int) -> SizeOf:
-            counts.add(of)
-            return SizeOf(self._client.next_id(), self._name, partitions, of, by_partition=True)
+        def request(partitions: list[int], partition_count: int) -> SizeOf:
+            counts.add(partition_count)
+            return SizeOf(self._client.next_id(), self._name, partitions, partition_count, by_partition=True)
 
         replies = yield from self.everywhere(request, CountReply, "size", is_write=False)
-        of = max(counts)
+        partition_count = max(counts)
         found = {partition: size for reply in replies for partition, size in reply.by_partition}
         if len(counts) > 1 or sum(found.values()) != sum([reply.count for reply in replies]):
-            found = dict.fromkeys(range(of), 1)
-        return of, found
+            found = dict.fromkeys(range(partition_count), 1)
+        return partition_count, found
 
     def clear(self) -> CallPlan[None]:
         """Plan to remove the entries of all partitions."""
 
-        def request(partitions: list[int], of: int) -> ClearPartitions:
-            return ClearPartitions(self._client.next_id(), self._name, partitions, of)
+        def request(partitions: list[int], partition_count: int) -> ClearPartitions:
+            return ClearPartitions(self._client.next_id(), self._name, partitions, partition_count)
 
         yield from self.everywhere(request, DoneReply, "clear", is_write=True)
 
@@ -160,14 +160,14 @@ class MapPlans(Plans):
             found.append(expect(reply, reply_kind, what))
 
         while groups:
-            of = call.table.partition_count
+            partition_count = call.table.partition_count
             asked, groups = groups[:PARTS_AT_ONCE], groups[PARTS_AT_ONCE:]
-            replies = yield call.ask([(group[0], request(group, of)) for group in asked])
+            replies = yield call.ask([(group[0], request(group, partition_count)) for group in asked])
             refused, refusal = call.take_replies(asked, replies, take)
             if refusal is not None:
                 yield from call.find_newer_table(refusal)
                 left = [partition for group in refused + groups for partition in group]
-                groups = in_pieces(regrouped(call.table, left, of), most)
+                groups = in_pieces(regrouped(call.table, left, partition_count), most)
         return found
 
     def update_where(
@@ -191,15 +191,16 @@ class MapPlans(Plans):
         while not scan.is_empty:
             count = call.table.partition_count
             if scan.are_newer_than(count):
-                text = f"no member has sent a table of {scan.of} partitions: there are {count}"
+                text = f"no member has sent a table of {scan.partition_count} partitions: there are {count}"
                 yield from call.find_newer_table(ErrorReply(0, ErrorCode.UNAVAILABLE, text))
                 continue
             asked = []
-            for partition, of, after_key in scan.next(count, at_once):
+            for partition, partition_count, after_key in scan.next(count, at_once):
                 number = self._client.next_id()
                 slice_ = UpdateWhere(
-                    number, self._name, partition, of, after_key, function, arguments, conditions, 0, open_from(number)
-                )
+                    number, self._name, partition, partition_count, after_key, function, arguments, conditions, 0,
+                    open_from(number),
+                )  # fmt: skip
                 asked.append((partition, slice_))
             replies = tally.take((yield call.ask(asked)))
             refused, refusal = call.take_replies(range(len(asked)), replies, tally.check)
@@ -209,35 +210,35 @@ class MapPlans(Plans):
                 yield from call.find_newer_table(refusal)
         return tally.end()
 
-    def scan_data(self, partitions: Iterable[int], of: int, most: int = 1) -> Scan[PageReply]:
-        """Return a scan of serialised keys and values of these partitions, of `of` in total. `most`: pages requested at once."""
+    def scan_data(self, partitions: Iterable[int], partition_count: int, most: int = 1) -> Scan[PageReply]:
+        """Return a scan of serialised keys and values of these partitions, of `partition_count` in total. `most`: pages requested at once."""
 
-        def request(partition: int, of: int, after: bytes) -> ScanPartition:
-            return ScanPartition(self._client.next_id(), self._name, partition, of, after, SCAN_PAGE_BYTES)
+        def request(partition: int, partition_count: int, after: bytes) -> ScanPartition:
+            return ScanPartition(self._client.next_id(), self._name, partition, partition_count, after, SCAN_PAGE_BYTES)
 
-        return Scan(request, PageReply, partitions, of, self.time_limit, most)
+        return Scan(request, PageReply, partitions, partition_count, self.time_limit, most)
 
     def scan_packed(
         self,
         partitions: Iterable[int],
-        of: int,
+        partition_count: int,
         key_parts: int,
         conditions: tuple[Condition, ...],
         with_ttls: bool,
         page_bytes: int = PACKED_PAGE_BYTES,
     ) -> Scan[PackedReply]:
-        """Return a scan of packed pages, for columns, of these partitions, of `of` in total.
+        """Return a scan of packed pages, for columns, of these partitions, of `partition_count` in total.
 
         Owners leave out entries that fail the conditions; entries that they cannot judge are included.
         """
 
-        def request(partition: int, of: int, after: bytes) -> ScanPacked:
+        def request(partition: int, partition_count: int, after: bytes) -> ScanPacked:
             return ScanPacked(
-                self._client.next_id(), self._name, partition, of, after, page_bytes, key_parts, conditions, with_ttls
+                self._client.next_id(), self._name, partition, partition_count, after, page_bytes, key_parts, conditions, with_ttls
             )  # fmt: skip
 
         most = SOUGHT_PAGES_AT_ONCE if conditions else PACKED_PAGES_AT_ONCE
-        return Scan(request, PackedReply, partitions, of, self.time_limit, most)
+        return Scan(request, PackedReply, partitions, partition_count, self.time_limit, most)
 
     def _in_parts(
         self,

@@ -155,10 +155,10 @@ def partitions_by_owner(table: PartitionTable) -> list[list[int]]:
     return list(groups.values())
 
 
-def regrouped(table: PartitionTable, left: Iterable[int], of: int) -> list[list[int]]:
-    """Return the partitions `left`, numbered by the count `of`, grouped by owner in this table."""
+def regrouped(table: PartitionTable, left: Iterable[int], partition_count: int) -> list[list[int]]:
+    """Return the partitions `left`, numbered by `partition_count`, grouped by owner in this table."""
     count = table.partition_count
-    wanted = {child for partition in left for child in children_of(partition, count, of)}
+    wanted = {child for partition in left for child in children_of(partition, count, partition_count)}
     return [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in wanted])]
 
 

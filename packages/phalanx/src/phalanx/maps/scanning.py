@@ -29,15 +29,15 @@ class Scan(Generic[R]):
         request: Callable[[int, int, bytes], Any],
         kind: type[R],
         partitions: Iterable[int],
-        of: int,
+        partition_count: int,
         time_limit: Callable[[], TimeLimit],
         most: int = 1,
     ) -> None:
         """`request`: makes the request for a page, of a partition, a partition count and a key before the page; `kind`:
-        the kind of its reply. `of`: the partition count of the partition numbers. `most`: pages requested at once."""
+        the kind of its reply. `partition_count`: that of the partition numbers. `most`: pages requested at once."""
         self._request = request
         self._kind: type[R] = kind
-        self._positions = ScanPositions(partitions, of)
+        self._positions = ScanPositions(partitions, partition_count)
         self._time_limit = time_limit
         self._at_once, self._most = 1, most
         self._lost: Lost = ()
@@ -61,7 +61,7 @@ class Scan(Generic[R]):
         while True:
             count = call.table.partition_count
             if self._positions.are_newer_than(count):
-                text = f"no member has sent a table of {self._positions.of} partitions: there are {count}"
+                text = f"no member has sent a table of {self._positions.partition_count} partitions: there are {count}"
                 refusal = ErrorReply(0, ErrorCode.UNAVAILABLE, text)
             else:
                 positions = self._positions.next(count, self._at_once)
@@ -93,13 +93,13 @@ class Scan(Generic[R]):
 class ScanPositions:
     """What is left to scan: partitions, each with the key after which to continue, numbered by the present count."""
 
-    def __init__(self, partitions: Iterable[int], of: int) -> None:
-        self.of = of
+    def __init__(self, partitions: Iterable[int], partition_count: int) -> None:
+        self.partition_count = partition_count
         self._left = deque((partition, b"") for partition in partitions)
 
     def go_on_after(self, key: bytes) -> None:
         """Leave out what comes up to a serialised key, in the order of partitions and of their scans."""
-        partition = partition_of(key, self.of)
+        partition = partition_of(key, self.partition_count)
         while self._left and self._left[0][0] != partition:
             self._left.popleft()
         if self._left:
@@ -117,18 +117,18 @@ class ScanPositions:
         If the partitions were divided meanwhile, each child continues after the same key, because it has the same scan
         order. Raises `UsageError` if the partitions belong to another cluster.
         """
-        if self.of != partition_count:
-            if partition_count % self.of:
+        if self.partition_count != partition_count:
+            if partition_count % self.partition_count:
                 raise UsageError(
-                    f"partitions of {self.of} cannot be read from a cluster of {partition_count}: list them again"
+                    f"partitions of {self.partition_count} cannot be read from a cluster of {partition_count}: list them again"
                 )
-            of, self.of = self.of, partition_count
-            self._left = deque((c, after) for p, after in self._left for c in children_of(p, partition_count, of))
+            before, self.partition_count = self.partition_count, partition_count
+            self._left = deque((c, after) for p, after in self._left for c in children_of(p, partition_count, before))
         return [(partition, partition_count, after) for partition, after in islice(self._left, most)]
 
     def are_newer_than(self, partition_count: int) -> bool:
         """Return whether the positions refer to a newer table, with more partitions than this count."""
-        return self.of > partition_count and self.of % partition_count == 0
+        return self.partition_count > partition_count and self.partition_count % partition_count == 0
 
     def note(self, pages: Sequence[PageReply | PackedReply | UpdatedReply | None]) -> None:
         """Note which of the next pages have come; None: that page has not."""

@@ -65,7 +65,7 @@ class Eviction(NamedTuple):
     at: Millis
     value: bytes
     partition: int
-    of: int
+    partition_count: int
     """How many partitions there were."""
 
 
@@ -219,7 +219,7 @@ class EvictionChecker(Checker):
             for (of_map, _), several in self.of.items()
             if of_map == name
             for each in several
-            if partition_of(key, each.of) == each.partition
+            if partition_of(key, each.partition_count) == each.partition
         ]
 
     # --- at rest ---------------------------------------------------------------------------------------------------

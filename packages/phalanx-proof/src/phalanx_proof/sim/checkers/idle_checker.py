@@ -52,9 +52,11 @@ class IdleChecker:
 
     def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
         """Note of which partitions a member became the owner by a table that it has installed."""
-        of = table.partition_count
+        partition_count = table.partition_count
         owned = {
-            (partition, of) for partition in range(of) if table.rows[partition] and table.owner(partition) == member
+            (partition, partition_count)
+            for partition in range(partition_count)
+            if table.rows[partition] and table.owner(partition) == member
         }
         for place in owned - self._owned.get(member, set()):
             self._takeovers.setdefault(place, []).append(now)
@@ -79,8 +81,8 @@ class IdleChecker:
         self.reads += 1
         taken = [
             at
-            for (partition, of), times in self._takeovers.items()
-            if partition == partition_of(life.key, of)
+            for (partition, partition_count), times in self._takeovers.items()
+            if partition == partition_of(life.key, partition_count)
             for at in times
             if at <= use.end
         ]

@@ -142,7 +142,7 @@ class StagingChecker:
 
 def _is_in(ack: Ack, partition: int) -> bool:
     """Tell whether what was confirmed is in that partition now: partitions can have been divided since."""
-    return partition % ack.of == ack.partition
+    return partition % ack.partition_count == ack.partition
 
 
 def _batch_of(value: bytes | None) -> tuple[int, bool]:

@@ -18,7 +18,7 @@ class Ack(NamedTuple):
     number: int
     """Of the batch or content."""
     partition: int
-    of: int
+    partition_count: int
     replier: MemberId
     begin: Millis
     end: Millis

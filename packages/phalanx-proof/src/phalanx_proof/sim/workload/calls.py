@@ -143,9 +143,11 @@ class Workload:
 
     def _count_where(self, operation: Operation, host: Host) -> m.UpdateWhere:
         """Return the request to raise the numbers of a partition: they alone fulfil the condition."""
-        of = host.table.partition_count if host.table is not None else self._options.partitions
-        partition, open_from = partition_of(operation.keys[0], of), self._open_from(operation)
-        return m.UpdateWhere(operation.id, MAP, partition, of, b"", "increment", [ONE], IS_NUMBER, 0, open_from)
+        partition_count = host.table.partition_count if host.table is not None else self._options.partitions
+        partition, open_from = partition_of(operation.keys[0], partition_count), self._open_from(operation)
+        return m.UpdateWhere(
+            operation.id, MAP, partition, partition_count, b"", "increment", [ONE], IS_NUMBER, 0, open_from
+        )
 
     def next_number(self) -> int:
         """Return the number of the next call, of all programs."""

@@ -78,9 +78,9 @@ class IdleUsers(CallingProgram[tuple[Host, MemberId, Life, Millis]]):
             open_from = self._workload.open_from(member, number)
             request = m.Put(number, IDLE, life.key, TEXT + b"v%d" % number, 0, 0, open_from, idle_ms)
             self._lives.append(life)
-        of = host.table.partition_count if host.table is not None else self._options.partitions
+        partition_count = host.table.partition_count if host.table is not None else self._options.partitions
         asked = host, member, life, self._world.now
-        self._call(host, member, Call(partition_of(life.key, of), request), asked)
+        self._call(host, member, Call(partition_of(life.key, partition_count), request), asked)
 
     def on_answer(self, reply: Any, replier: MemberId) -> None:
         """End a call: its program goes on, or begins with another entry if that one is gone or a call has failed."""

@@ -101,11 +101,11 @@ class JournalReaders(Program):
             return
         key = TEXT + b"b%d" % int(rng.random() * BRIEF_KEYS)
         self._requests += 1
-        number, of = BRIEF_FROM + self._requests, table.partition_count
-        partition = partition_of(key, of)
+        number, partition_count = BRIEF_FROM + self._requests, table.partition_count
+        partition = partition_of(key, partition_count)
         request: m.Request
         if rng.random() < 0.05:
-            request = m.ClearPartitions(number, BRIEF, [partition], of)
+            request = m.ClearPartitions(number, BRIEF, [partition], partition_count)
         else:
             ttl_ms = rng.choice((0, 1, 50, 150, 400, 2_000))
             request = m.PutAll(number, BRIEF, [key], [TEXT + b"%d" % number], ttl_ms)
@@ -125,26 +125,28 @@ class JournalReaders(Program):
         """Make one request and return its answer; None: the map has no journal there yet."""
         grid, now = host.running_node.grid, self._world.now
         listed = grid.ownership.owned
-        owned, of = listed[partition], len(listed)
+        owned, partition_count = listed[partition], len(listed)
         if owned is None:
             return None
-        place = (number, name, partition, of)
+        place = (number, name, partition, partition_count)
         reader = self._readers.get(place)
         birth = grid.ownership.table.births[partition]
         if reader is None:
-            reply = grid.reads.read_journal(owned, m.ReadJournal(0, name, partition, of, 0, 0, 0, 1))
+            reply = grid.reads.read_journal(owned, m.ReadJournal(0, name, partition, partition_count, 0, 0, 0, 1))
             if not reply.lineage or reply.end < 0:
                 return None
             # The first reader begins with the journal; a reader that begins anew lacks what was before.
             run = EventRun(
                 reply.oldest,
-                from_beginning=place not in self._began and reply.oldest == 0 and of == self._options.partitions,
+                from_beginning=place not in self._began
+                and reply.oldest == 0
+                and partition_count == self._options.partitions,
             )
             self._began.add(place)
             reader = self._readers[place] = Reader(reply.lineage, run, birth, grid.this, now)
         asked = reader.run.next
         reply = grid.reads.read_journal(
-            owned, m.ReadJournal(0, name, partition, of, reader.lineage, asked, limit, 10_000)
+            owned, m.ReadJournal(0, name, partition, partition_count, reader.lineage, asked, limit, 10_000)
         )
         if not reply.lineage or reply.known_to < asked:
             self._on_other_history(place, reader, host, reply)
@@ -165,28 +167,32 @@ class JournalReaders(Program):
         """Handle an answer of a journal that does not have the reader's position: begin anew, unless the answer is out
         of date.
         """
-        _, name, partition, of = place
+        _, name, partition, partition_count = place
         tables = [
-            each.table for each in self._world.hosts if each.table is not None and each.table.partition_count == of
+            each.table
+            for each in self._world.hosts
+            if each.table is not None and each.table.partition_count == partition_count
         ]
         newest = max(table.versions[partition] for table in tables)
         table = host.table
         if table is None or (not self._options.has_sides and table.versions[partition] < newest):
             return  # Who is behind others answers what was true before; a client looks for a newer table, and asks again.
-        if not self._options.has_sides and not self._may_be_lost(reader, partition, of, table.births[partition]):
+        if not self._options.has_sides and not self._may_be_lost(
+            reader, partition, partition_count, table.births[partition]
+        ):
             story = (
-                f"partition {partition} of {of} of {name!r} at {host.member}: a reader is behind event {reader.run.next} of "
+                f"partition {partition} of {partition_count} of {name!r} at {host.member}: a reader is behind event {reader.run.next} of "
                 f"{reader.lineage}, which is known to {reply.known_to}; the journal has {reply.oldest} to {reply.end}"
             )
             self._findings.add(self._world.now, "a position in a journal stays one", story)
         self._restarts += 1
         del self._readers[place]
 
-    def _may_be_lost(self, reader: Reader, partition: int, of: int, birth: int) -> bool:
+    def _may_be_lost(self, reader: Reader, partition: int, partition_count: int, birth: int) -> bool:
         if birth != reader.birth:
             return True
         tables = self._evidence.tables
-        parts = children_of(partition, len(tables.lines), of)
+        parts = children_of(partition, len(tables.lines), partition_count)
         since, now = reader.at - self._options.call_timeout_ms, self._world.now
         return any(tables.may_be_lost(part, reader.asked, since, now) for part in parts)  # type: ignore[arg-type]
 
@@ -214,8 +220,8 @@ class JournalReaders(Program):
     ) -> None:
         grid = host.running_node.grid
         listed = grid.ownership.owned
-        owned, of = listed[partition], len(listed)
-        place = (number, name, partition, of)
+        owned, partition_count = listed[partition], len(listed)
+        place = (number, name, partition, partition_count)
         is_done, tries = False, 0
         while not is_done and tries < TRIES_AT_REST:
             reply = self._read(number, host, partition, name, 1_000)

@@ -57,7 +57,7 @@ class JobPage(NamedTuple):
     """A page of rows that was staged."""
 
     partition: int
-    of: int
+    partition_count: int
     number: int
 
 
@@ -363,4 +363,4 @@ def _by_owner(host: Host, partitions: list[int]) -> list[list[int]]:
 
 def _last(pages: list[JobPage], partition: int) -> int:
     """Return the number of the last page in a partition, or in the one from which it was divided."""
-    return max((page.number for page in pages if partition % page.of == page.partition), default=0)
+    return max((page.number for page in pages if partition % page.partition_count == page.partition), default=0)

@@ -30,15 +30,21 @@ def rounds_of(parts: Mapping[int, bytes], most_rows: int) -> Iterator[dict[int, 
 
 
 def put_round(
-    client: PlanClient, name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int, number: PageNumber, what: str
+    client: PlanClient,
+    name: str,
+    parts: Mapping[int, bytes],
+    partition_count: int,
+    ttl_ms: int,
+    number: PageNumber,
+    what: str,
 ) -> list[tuple[int, int]]:
-    """Put rows into the map of that name, sorted by partition (of `of` partitions). Retries within the time of one
+    """Put rows into the map of that name, sorted by partition (of `partition_count` partitions). Retries within the time of one
     call.
 
     Return pairs of a partition with rows and the partition count then: the partitions can be divided meanwhile.
     """
     limit = TimeLimit(client.call_timeout_s)
-    plan = put_plan(name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)
+    plan = put_plan(name, client.next_id, limit, parts, partition_count, ttl_ms=ttl_ms, number=number, what=what)
     return run_plan(plan, client)
 
 
@@ -47,7 +53,7 @@ def put_plan(
     next_id: Callable[[], int],
     limit: TimeLimit,
     parts: Mapping[int, bytes],
-    of: int,
+    partition_count: int,
     *,
     ttl_ms: int,
     number: PageNumber,
@@ -59,22 +65,22 @@ def put_plan(
     done: list[tuple[int, int]] = []
 
     def request(group: list[int]) -> PutPacked:
-        rows = tuple(PackedRows(each, left[each], number(each, of)) for each in group)
-        return PutPacked(next_id(), map_name, rows, of, ttl_ms)
+        rows = tuple(PackedRows(each, left[each], number(each, partition_count)) for each in group)
+        return PutPacked(next_id(), map_name, rows, partition_count, ttl_ms)
 
     def take(group: list[int], reply: Any) -> None:
         expect(reply, DoneReply, what)
-        done.extend((partition, of) for partition in group)
+        done.extend((partition, partition_count) for partition in group)
         for partition in group:
             del left[partition]
 
     while left:
         call.table = yield FIND_TABLE
         count = call.table.partition_count
-        if count != of:
-            if count % of:
-                raise UsageError(f"rows of {of} partitions cannot be put into a cluster of {count}")
-            left, of = divided_rows(left, count), count
+        if count != partition_count:
+            if count % partition_count:
+                raise UsageError(f"rows of {partition_count} partitions cannot be put into a cluster of {count}")
+            left, partition_count = divided_rows(left, count), count
         groups = list(_groups(call.table, left, None if is_hidden(map_name) else MAX_ROWS))
         for first in range(0, len(groups), PARTS_AT_ONCE):
             asked = groups[first : first + PARTS_AT_ONCE]

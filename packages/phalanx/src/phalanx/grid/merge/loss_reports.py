@@ -85,15 +85,15 @@ class LossReports:
             return
         # Sides may have had different numbers of partitions. All are reported by the smallest; the others are multiples
         # of it.
-        of = min(side.of for side in lost)
-        partitions = sorted({partition % of for side, several in lost.items() for partition in several})
+        partition_count = min(side.partition_count for side in lost)
+        partitions = sorted({partition % partition_count for side, several in lost.items() for partition in several})
         entries = sum(
             side.replicas[partition].replica.entry_count() for side, each in lost.items() for partition in each
         )
         former = tuple(side.former for side in lost)
         how = "this process left before what it kept was merged"
         loss = Loss(
-            table.version, self._this, self._view_version, self._clock.read(now) >> COUNTER_BITS, LossKind.KEPT, of, bits_of(partitions),
+            table.version, self._this, self._view_version, self._clock.read(now) >> COUNTER_BITS, LossKind.KEPT, partition_count, bits_of(partitions),
             named((member, how) for member in former), len(former), entries,
         )  # fmt: skip
         self._out.record(KeptDropped(former, sum(map(len, lost.values())), entries))
@@ -137,10 +137,10 @@ class LossReports:
 
 def _is_back(side: OrphanedSide, partition: int, partition_count: int) -> bool:
     """Return whether a side held a partition (of `partition_count` partitions), and all that it had of it is merged."""
-    if partition_count % side.of == 0:
-        parts = [partition % side.of]
-    elif side.of % partition_count == 0:
-        parts = list(range(partition, side.of, partition_count))
+    if partition_count % side.partition_count == 0:
+        parts = [partition % side.partition_count]
+    elif side.partition_count % partition_count == 0:
+        parts = list(range(partition, side.partition_count, partition_count))
     else:
         return False
     return all(part in side.done or part in side.empty for part in parts)

@@ -121,7 +121,7 @@ class DataMerging:
     def on_answer(self, sender: MemberId, message: KeptAnswer, now: Millis) -> None:
         side_and_asked = [(side, side.ahead().get(message.former, [])) for side in self.orphaned.unmerged()]
         for side, asked in side_and_asked:
-            if side.of == message.of:
+            if side.partition_count == message.of:
                 for partition in side.hear(message, asked, sender):
                     self._leave_to_others(side, partition, now)
         self.go_on(now)
@@ -200,7 +200,7 @@ class DataMerging:
                         self._leave_to_others(side, partition, now)
                 elif present is not None:
                     marks = tuple(side.marks[partition] for partition in partitions)
-                    self._out.send(present, KeptQuery(former, side.of, marks))
+                    self._out.send(present, KeptQuery(former, side.partition_count, marks))
                 elif now >= self._takes_over_at:
                     for partition in partitions:
                         del side.replicas[partition].ahead[0]
@@ -276,7 +276,7 @@ class DataMerging:
     def _by_owner(self, side: OrphanedSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
         """Return the keys in groups, one for each owner."""
         table = self._ownership.table
-        if table.partition_count == side.of or not keys:
+        if table.partition_count == side.partition_count or not keys:
             return [keys] if keys else []
         owners = table.owners()
         groups: dict[MemberId | None, list[bytes]] = {}
@@ -293,7 +293,7 @@ class DataMerging:
                 [MergeBatch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
             )
             self._ask_owner(handed, now)
-        elif isinstance(handed, Sweep) and handed.of != self._ownership.table.partition_count:
+        elif isinstance(handed, Sweep) and handed.partition_count != self._ownership.table.partition_count:
             self._begin_sweeps(sending, handed.map, handed.cleared_at, now)
             self._end(handed, now)
         else:
@@ -307,7 +307,7 @@ class DataMerging:
             return
         if isinstance(handed, Sweep):
             partition = handed.partition
-        elif isinstance(handed, MergeBatch) and table.partition_count != sending.side.of:
+        elif isinstance(handed, MergeBatch) and table.partition_count != sending.side.partition_count:
             partition = partition_of(handed.keys[0], table.partition_count)
         else:
             partition = sending.partition
@@ -322,7 +322,7 @@ class DataMerging:
         side, replica = handed.sending.side, handed.sending.replica
         if isinstance(handed, Sweep):
             return FindWrittenBefore(
-                handed.id, handed.map, handed.partition, handed.of, handed.cleared_at, handed.after_key
+                handed.id, handed.map, handed.partition, handed.partition_count, handed.cleared_at, handed.after_key
             )
         if not isinstance(handed, MergeBatch):
             return None
@@ -342,13 +342,13 @@ class DataMerging:
         Both sides may have split their partitions, each into another number.
         """
         count = self._ownership.table.partition_count
-        common = gcd(count, sending.side.of)
+        common = gcd(count, sending.side.partition_count)
         present = range(sending.partition % common, count, common)
         self._send_all([Sweep(self._next_id(), sending, name, cleared_at, each, count) for each in present], now)
 
     def _on_page(self, sweep: Sweep, page: PageReply, now: Millis) -> None:
         sending = sweep.sending
-        was_here = partitions_of(page.keys, sending.side.of)
+        was_here = partitions_of(page.keys, sending.side.partition_count)
         keys = [
             key
             for key, own in zip(page.keys, was_here, strict=True)

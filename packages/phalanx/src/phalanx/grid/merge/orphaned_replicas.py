@@ -66,14 +66,14 @@ class OrphanedSide:
     def __init__(
         self,
         former: MemberId,
-        of: int,
+        partition_count: int,
         ended: int,
         replicas: dict[int, OrphanedReplica],
         empty: Iterable[int] = (),
         knew: frozenset[str] = frozenset(),
     ) -> None:
         self.former = former
-        self.of = of
+        self.partition_count = partition_count
         """The number of partitions of its cluster."""
         self.ended = ended
         """The grid's clock when the incarnation ended."""
@@ -104,7 +104,7 @@ class OrphanedSide:
         """When the present incarnation began to merge this side; None: it has not begun."""
 
     def __repr__(self) -> str:
-        return f"OrphanedSide({self.former}, {len(self.replicas)} of {self.of} partitions, entries={self.entries})"
+        return f"OrphanedSide({self.former}, {len(self.replicas)} of {self.partition_count} partitions, entries={self.entries})"
 
     def rank(self, partition: int) -> tuple[int, int, str]:
         """Return the rank among the members that wait for a partition: the greatest takes over first."""
@@ -125,7 +125,7 @@ class OrphanedSide:
                 sending.append(partition)
             elif kept is not None:
                 waiting.append(Waiting(partition, kept.version, kept.index))
-        return KeptAnswer(self.former, self.of, tuple(sending), tuple(done), tuple(waiting))
+        return KeptAnswer(self.former, self.partition_count, tuple(sending), tuple(done), tuple(waiting))
 
     def hear(self, message: KeptAnswer, asked: Iterable[int], sender: MemberId) -> list[int]:
         """Take a member's answer about the first one ahead of the `asked` partitions. Return the partitions to drop."""
@@ -208,7 +208,7 @@ class OrphanedReplicas(KeptData):
 
     def answer(self, query: KeptQuery) -> KeptAnswer:
         side = self.sides.get(query.former)
-        if side is None or side.of != query.of:
+        if side is None or side.partition_count != query.of:
             return KeptAnswer(query.former, query.of, (), (), ())
         return side.answer(query.replicas)
 

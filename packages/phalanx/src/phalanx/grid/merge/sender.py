@@ -49,13 +49,15 @@ class Sweep(OpenRequest):
     """A query for the keys of a cleared map that the owner of a partition has from before the clear. They are then sent
     as removed, except those of which the replica has a version."""
 
-    __slots__ = ("after_key", "cleared_at", "of", "partition")
+    __slots__ = ("after_key", "cleared_at", "partition", "partition_count")
 
-    def __init__(self, number: int, sending: MergeSender, name: str, cleared_at: int, partition: int, of: int) -> None:
+    def __init__(
+        self, number: int, sending: MergeSender, name: str, cleared_at: int, partition: int, partition_count: int
+    ) -> None:
         super().__init__(number, sending, name)
         self.cleared_at = cleared_at
         self.partition = partition
-        self.of = of
+        self.partition_count = partition_count
         """The number of partitions when this was planned."""
         self.after_key = b""
         """The next page begins after this key, in scan order."""

@@ -318,11 +318,11 @@ def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
 class IncomingCopy:
     """The destination's end of one copy: a replica that grows beside the old one."""
 
-    __slots__ = ("_copy_id", "_expected", "base_version", "of", "ordered_by", "replica", "source")
+    __slots__ = ("_copy_id", "_expected", "base_version", "ordered_by", "partition_count", "replica", "source")
 
     def __init__(self, source: MemberId, start: CopyStart) -> None:
         self.source = source
-        self.of = start.of
+        self.partition_count = start.of
         self.base_version = start.base_version
         """The partition's version for which the migration was ordered; 0: this member is a backup in the table already."""
         self.ordered_by = start.ordered_by

@@ -232,7 +232,7 @@ class Follower:
         if not table.version:
             return  # Such a table assigns nothing, and its number of partitions means nothing.
         if self._table is None:
-            for partition in [p for p, copy in self.copies.items() if copy.of != table.partition_count]:
+            for partition in [p for p, copy in self.copies.items() if copy.partition_count != table.partition_count]:
                 self.drop_copy(partition)
                 self.incoming.pop(partition, None)
             for partition in [p for p in self.replicas if p >= table.partition_count]:
