@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.common.losses import Away, Gone, Loss, LossKind, bits_of
+from phalanx.common.losses import AbsentMember, DepartedHolder, Loss, LossKind, bits_of
 from phalanx.reports.losses import away_in_words, in_words, ranges
 from support.commands import Command, JsonObject
 from support.processes import Cluster, wait_for
@@ -33,7 +33,7 @@ def test_partitions_are_told_as_ranges() -> None:
         (LossKind.EMPTY, {}, "2 partitions of 8 began empty (0-1), because only these members held them, and they are gone: "
          "127.0.0.1:5702 (it hung). It is not known whether these partitions had data."),
         (LossKind.EMPTY, {"gone_count": 3}, "127.0.0.1:5702 (it hung) and 2 more"),
-        (LossKind.EMPTY, {"gone": (Gone(B),)}, "127.0.0.1:5702 (not known how)"),
+        (LossKind.EMPTY, {"gone": (DepartedHolder(B),)}, "127.0.0.1:5702 (not known how)"),
         (LossKind.EMPTY, {"returned": bits_of([1])}, "1 of them were given back by members that came back"),
         (LossKind.EMPTY, {"returned": bits_of([0, 1])}, "All of them were given back by members that came back, as these had them"),
         (LossKind.BEHIND, {}, "continue with replicas that perhaps lack acknowledged writes (0-1)"),
@@ -41,7 +41,7 @@ def test_partitions_are_told_as_ranges() -> None:
     ],
 )  # fmt: skip
 def test_a_loss_is_told_by_what_is_known_of_it(kind: LossKind, more: dict[str, Any], said: str) -> None:
-    fields: dict[str, Any] = {"gone": (Gone(B, "it hung"),), "gone_count": 1} | more
+    fields: dict[str, Any] = {"gone": (DepartedHolder(B, "it hung"),), "gone_count": 1} | more
     told = in_words(Loss(7, A, 3, 1_000_000, kind, 8, bits_of([0, 1]), **fields), 1_040_000)
     assert told.startswith("Loss 7-aaaaaa, 40.0 s ago (")
     assert said in told
@@ -49,7 +49,7 @@ def test_a_loss_is_told_by_what_is_known_of_it(kind: LossKind, more: dict[str, A
 
 
 def test_who_may_live_on_is_told_with_the_time_and_the_reason() -> None:
-    told = away_in_words(Away(B, 1_000_000, "no heartbeat for 10003 ms"), 1_040_000)
+    told = away_in_words(AbsentMember(B, 1_000_000, "no heartbeat for 10003 ms"), 1_040_000)
     assert told == (
         "127.0.0.1:5702 was removed 40.0 s ago (no heartbeat for 10003 ms), and perhaps still runs, with data that no "
         "other member has: it has not come back yet."

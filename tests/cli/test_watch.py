@@ -12,7 +12,7 @@ from rich.console import Console
 
 from phalanx.cli.progress import Until, Watched, ends, render
 from phalanx.common.ids import MemberId
-from phalanx.common.losses import Away, Gone, Loss, LossBook, LossKind, bits_of
+from phalanx.common.losses import AbsentMember, DepartedHolder, Loss, LossBook, LossKind, bits_of
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import unassigned_table
 from phalanx.reports.partitions import Seen
@@ -247,7 +247,7 @@ def test_a_cluster_that_nobody_has_used_is_whole_as_nothing_lacks_a_replica() ->
 
 
 def loss(c: Drawn, version: int) -> Loss:
-    gone = (Gone(MemberId("B:5701/b"), "it hung"),)
+    gone = (DepartedHolder(MemberId("B:5701/b"), "it hung"),)
     return Loss(version, c.id("A"), version, 1_000, LossKind.EMPTY, MANY, bits_of([0]), gone, 1)
 
 
@@ -266,7 +266,7 @@ def test_all_is_whole_comes_with_what_was_lost_before(losses: int, earlier: int,
     book = LossBook(
         losses=tuple(loss(c, version) for version in range(1, losses + 1)),
         earlier=earlier,
-        away=tuple(Away(MemberId(f"B:570{n}/b"), 1_000, "it hung") for n in range(away)),
+        away=tuple(AbsentMember(MemberId(f"B:570{n}/b"), 1_000, "it hung") for n in range(away)),
     )
     found = seen(c)
     whole = in_one_line(found)

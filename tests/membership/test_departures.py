@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.departure import Departed, Departures, HowGone
+from phalanx.common.departure import Departure, HowGone
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
@@ -62,7 +62,7 @@ def test_an_address_that_is_used_again_ends_what_was_known_of_it() -> None:
     kept.on_view((lone_id("A"), again("X")), 1)
     assert not waited_for(kept, 1)
     # Others may tell what they knew before.
-    kept.learn((Departed(X, 240, HowGone.CUT_OFF),), 2)
+    kept.learn((Departure(X, 240, HowGone.CUT_OFF),), 2)
     kept.learn_unknown(((address("X"), 240), (address("A"), 240)), 2)
     assert not kept.told()
 
@@ -70,10 +70,10 @@ def test_an_address_that_is_used_again_ends_what_was_known_of_it() -> None:
 def test_whoever_knows_more_of_a_departure_is_believed() -> None:
     kept = record()
     kept.note(X, HowGone.CUT_OFF, OLD, 0)
-    kept.learn((Departed(X, 239, HowGone.ENDED),), 0)
+    kept.learn((Departure(X, 239, HowGone.ENDED),), 0)
     assert waited_for(kept) == {"X": HowGone.ENDED}
-    kept.learn((Departed(X, 239, HowGone.LEFT),), 0)
-    kept.learn((Departed(X, 239, HowGone.CUT_OFF),), 0)
+    kept.learn((Departure(X, 239, HowGone.LEFT),), 0)
+    kept.learn((Departure(X, 239, HowGone.CUT_OFF),), 0)
     assert not waited_for(kept)
 
 
@@ -145,14 +145,14 @@ def test_what_is_told_of_departures_gets_no_longer_by_being_told_and_has_a_bound
         one.note(MemberId(f"10.0.{number // 250}.{number % 250}:5701/x"), HowGone.LEFT, OLD, 60_000)
     assert len(one.told()) == TOLD
     assert X not in {each.member for each in one.told()}
-    one.learn((Departed(MemberId("no address/x"), 240, HowGone.CUT_OFF), Departed(X, -1, HowGone.CUT_OFF)), 60_000)
+    one.learn((Departure(MemberId("no address/x"), 240, HowGone.CUT_OFF), Departure(X, -1, HowGone.CUT_OFF)), 60_000)
     assert not waited_for(one, 60_000)
 
 
 # --- who notes it -----------------------------------------------------------------------------------------------------
 
 
-def members_update(view: MembersView, departures: Departures = ()) -> m.MembersUpdate:
+def members_update(view: MembersView, departures: tuple[Departure, ...] = ()) -> m.MembersUpdate:
     return m.MembersUpdate(view, departures=departures)
 
 
@@ -201,7 +201,7 @@ def test_a_master_knows_whom_it_has_let_go_and_who_asked_to_leave_and_was_cut_of
 
 def test_a_member_learns_from_its_master_who_left() -> None:
     b = Lone("B", "AXB", 5)
-    b.hear("A", members_update(lone_view("AB", 6), departures=(Departed(X, 240, HowGone.LEFT),)))
+    b.hear("A", members_update(lone_view("AB", 6), departures=(Departure(X, 240, HowGone.LEFT),)))
     assert not is_waited_for(b)
 
 
@@ -221,7 +221,7 @@ def test_a_member_whose_machine_says_that_no_process_listens_has_ended() -> None
 def test_the_cluster_version_waits_for_one_that_all_who_saw_it_have_forgotten() -> None:
     """1. A, of the older release, saw X being cut off. 2. B, of this one, joins. 3. A leaves, and B is the master."""
     b = Lone("B", "AB", 5)
-    b.hear("A", members_update(lone_view("AB", 5), (Departed(X, 200, HowGone.CUT_OFF),)))
+    b.hear("A", members_update(lone_view("AB", 5), (Departure(X, 200, HowGone.CUT_OFF),)))
     b.hear("A", members_update(view_of("B", 6, "B", maker="A")))
     assert b.membership.is_master
     b.advance(5 * INTERVAL)
@@ -255,7 +255,7 @@ def test_a_new_master_raises_it_only_after_all_members_have_told_whom_they_saw_g
     a.beats(5)
     assert a.present.cluster_version == OLD
     assert a.waits_for == "B:5701 has yet to tell this master which members it has seen go"
-    told = (Departed(X, 200, HowGone.CUT_OFF),)
+    told = (Departure(X, 200, HowGone.CUT_OFF),)
     a.hear("B", m.MasterConfirmation(a.present.version, a.present.maker, -1, departures=told))
     a.beats(5)
     assert a.present.cluster_version == OLD
@@ -276,7 +276,7 @@ def test_a_slave_tells_it_until_the_version_is_raised() -> None:
 
 def test_a_member_that_comes_back_from_another_side_tells_what_it_knew_there() -> None:
     b = Lone("B", "ABCX", 5)
-    b.hear("A", members_update(view_of("ABC", 6), departures=(Departed(X, 200, HowGone.CUT_OFF),)))
+    b.hear("A", members_update(view_of("ABC", 6), departures=(Departure(X, 200, HowGone.CUT_OFF),)))
     b.hear("A", members_update(view_of("AC", 7)))
     assert b.finished is not None
     after = Node(again("B"), NodeConfig(partition_count=1))
@@ -287,7 +287,7 @@ def test_a_member_that_comes_back_from_another_side_tells_what_it_knew_there() -
     # Those of its own last view may be on a third side by now.
     assert told == {X: HowGone.CUT_OFF, lone_id("A"): HowGone.CUT_OFF, lone_id("C"): HowGone.CUT_OFF}
     master = Master("AC", raise_cluster_version=False)
-    join(master, "B", departures=tuple(Departed(who, 200, how) for who, how in told.items()))
+    join(master, "B", departures=tuple(Departure(who, 200, how) for who, how in told.items()))
     assert is_waited_for(master) == {"X"}
 
 
@@ -297,7 +297,7 @@ def test_a_member_that_comes_back_from_another_side_tells_what_it_knew_there() -
 def test_pods_with_new_addresses_do_not_delay_it() -> None:
     """Where sources of seeds name every member, and not the address of which no more is known, nobody is there."""
     b = Lone("B", "AB", 5)
-    b.hear("A", members_update(lone_view("AB", 5), (Departed(address("P"), 240, HowGone.UNKNOWN),)))
+    b.hear("A", members_update(lone_view("AB", 5), (Departure(address("P"), 240, HowGone.UNKNOWN),)))
     b.hear("A", members_update(view_of("BC", 6, "BC", maker="A")))
     b.hear("C", m.MasterConfirmation(6, lone_id("A"), -1, departures=()))
     version = b.membership.cluster_version
@@ -313,7 +313,7 @@ def test_who_is_waited_for_is_looked_for() -> None:
     """By what its machine answers the waiting may end."""
     a = Master("AB", raise_cluster_version=False)
     a.tell("B")
-    a.membership.gone.departures.learn((Departed(X, 200, HowGone.CUT_OFF),), a.now)
+    a.membership.gone.departures.learn((Departure(X, 200, HowGone.CUT_OFF),), a.now)
     a.beats(4)
     assert a.sent_to("X", m.MergeProbe)
     assert address_of(X) not in a.membership.gone.former.places(a.now)
@@ -322,8 +322,8 @@ def test_who_is_waited_for_is_looked_for() -> None:
 def test_words_name_some_and_count_the_rest() -> None:
     a = Master("AB")
     a.tell("B")
-    gone = [Departed(MemberId(f"10.0.0.{number}:5701/x"), 90, HowGone.CUT_OFF) for number in range(5)]
-    a.membership.gone.departures.learn((*gone, Departed(X, 20, HowGone.ENDED)), a.now)
+    gone = [Departure(MemberId(f"10.0.0.{number}:5701/x"), 90, HowGone.CUT_OFF) for number in range(5)]
+    a.membership.gone.departures.learn((*gone, Departure(X, 20, HowGone.ENDED)), a.now)
     assert a.waits_for.startswith("10.0.0.0:5701, 10.0.0.1:5701, 10.0.0.2:5701 and 2 others ran an older release")
     assert (
         "1 h 30 min at most; X:5701 ran an older release and did not leave in good order: its process has ended"

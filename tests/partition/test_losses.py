@@ -12,8 +12,8 @@ from phalanx.common.losses import (
     EARLIER,
     MAX_LOSSES,
     MAX_SETTLED,
-    Away,
-    Gone,
+    AbsentMember,
+    DepartedHolder,
     Loss,
     LossBook,
     LossKind,
@@ -37,7 +37,9 @@ A, B, C = (lone_id(name) for name in "ABC")
 
 
 def loss(version: int, by: MemberId = A, partitions: tuple[int, ...] = (0,), of: int = 8, at: int = 0) -> Loss:
-    return Loss(version, by, 1, at or version, LossKind.EMPTY, of, bits_of(partitions), (Gone(B, "it hung"),), 1)
+    return Loss(
+        version, by, 1, at or version, LossKind.EMPTY, of, bits_of(partitions), (DepartedHolder(B, "it hung"),), 1
+    )
 
 
 def told(c: Cluster, name: str) -> LossBook:
@@ -106,7 +108,7 @@ def test_two_records_are_united_whichever_is_newer(is_first_newer: bool) -> None
     one = both.acknowledged([loss(5).id])
     other = both.with_returned({loss(7).id: bits_of([2])}).with_losses([loss(9)])
     if is_first_newer:
-        one = one.with_away([Away(C, 3, "")]).without_away([C])
+        one = one.with_away([AbsentMember(C, 3, "")]).without_away([C])
     for book in (one.united_with(other), other.united_with(one)):
         assert [each.version for each in book.losses] == [7, 9]
         assert numbers_in(book.losses[0].returned) == [2]

@@ -1,7 +1,7 @@
 """The checker of losses judges tables as members install them: each fault of a record is found."""
 
 from phalanx.common.ids import MemberId
-from phalanx.common.losses import Gone, Loss, LossBook, LossKind, bits_of
+from phalanx.common.losses import DepartedHolder, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
@@ -14,7 +14,7 @@ BEFORE = build_table([(A,), (B,), (C,)], [1, 1, 1])
 
 
 def loss(version: int, *partitions: int) -> Loss:
-    return Loss(version, A, 1, 0, LossKind.EMPTY, 3, bits_of(partitions), (Gone(B),), 1)
+    return Loss(version, A, 1, 0, LossKind.EMPTY, 3, bits_of(partitions), (DepartedHolder(B),), 1)
 
 
 def after(*losses: Loss) -> PartitionTable:

@@ -23,7 +23,7 @@ class HowGone(enum.IntEnum):
     """It handed over what it held, and left; or nothing listens any more at an address of which no more was known."""
 
 
-class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Departure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One member that went, as others are told of it."""
 
     member: MemberId | Address
@@ -35,5 +35,5 @@ class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The newest version of the protocol that it speaks; if that is not known, the oldest."""
 
 
-Departures = tuple[Departed, ...]
+Departures = tuple[Departure, ...]
 """The latest last."""

@@ -2,7 +2,7 @@
 
 Only the master changes it. A loss is in the same version of the table that gives its partitions to others, so a member that
 knows that they began empty knows of the loss. Beside losses stand the members that were removed, perhaps still run, and then
-keep data that no other member has (`Away`).
+keep data that no other member has (`AbsentMember`).
 
 Two such values of one cluster are united by the identities of their losses: a new master unites what all members tell it,
 and the loss records of a side that has ended come along with its members.
@@ -40,7 +40,7 @@ class LossKind(enum.StrEnum):
     """A member left with replicas of a side that gave up its cluster, before they were merged."""
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True):
+class DepartedHolder(msgspec.Struct, frozen=True, array_like=True):
     """A member whose removal lost the last replica of something."""
 
     member: MemberId
@@ -63,7 +63,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     """How many partitions there were."""
     partitions: bytes
     """Which of them, as `bits_of` writes them."""
-    gone: tuple[Gone, ...]
+    gone: tuple[DepartedHolder, ...]
     gone_count: int
     """The number of members that were gone; at most `MAX_GONE` of them are named."""
     entries: int = -1
@@ -86,7 +86,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
         return _has(self.partitions, number)
 
 
-class Away(msgspec.Struct, frozen=True, array_like=True):
+class AbsentMember(msgspec.Struct, frozen=True, array_like=True):
     """A member that was removed, and whose process perhaps still runs, with data that only it has."""
 
     member: MemberId
@@ -106,7 +106,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
     earlier_partitions: int = 0
     settled: tuple[str, ...] = ()
     """Identities of the last losses that were acknowledged or summed up."""
-    away: tuple[Away, ...] = ()
+    away: tuple[AbsentMember, ...] = ()
     """Members that perhaps still run, with data, oldest first."""
 
     def __bool__(self) -> bool:
@@ -147,7 +147,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         )
         return self._with(losses=losses)
 
-    def with_away(self, away: Iterable[Away]) -> LossBook:
+    def with_away(self, away: Iterable[AbsentMember]) -> LossBook:
         """Add members that can still run and hold data. Only the latest `MAX_AWAY` are kept."""
         found = {each.member: each for each in (*self.away, *away)}
         return self._with(away=tuple(found.values())[-MAX_AWAY:])
@@ -234,6 +234,6 @@ def _has(bits: bytes, partition: int) -> bool:
     return partition >> 3 < len(bits) and bool(bits[partition >> 3] >> (partition & 7) & 1)
 
 
-def named(gone: Iterable[tuple[MemberId, str]]) -> tuple[Gone, ...]:
+def named(gone: Iterable[tuple[MemberId, str]]) -> tuple[DepartedHolder, ...]:
     """Record which members went and how, at most `MAX_GONE` of them, each with at most `MAX_WORDS` characters."""
-    return tuple(Gone(member, how[:MAX_WORDS]) for member, how in list(gone)[:MAX_GONE])
+    return tuple(DepartedHolder(member, how[:MAX_WORDS]) for member, how in list(gone)[:MAX_GONE])

@@ -34,7 +34,7 @@ from phalanx.machine.routes import Routes, route, route_untimed
 from phalanx.membership.claim.accession import Accession
 from phalanx.membership.claim.claim_answers import ClaimAnswers
 from phalanx.membership.claim.succession import Succession
-from phalanx.membership.departures import DepartureJudge
+from phalanx.membership.departure_judge import DepartureJudge
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.entry import Entry
 from phalanx.membership.heartbeats.liveness import ConfirmationDispatch, HeartbeatDispatch

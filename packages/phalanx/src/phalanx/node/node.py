@@ -64,7 +64,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Handler, handlers_of, route_each
 from phalanx.membership.service import MembershipService
 from phalanx.node.counting import Counts
-from phalanx.node.departures import DepartureLog
+from phalanx.node.departure_reasons import DepartureReasons
 from phalanx.node.history import History
 from phalanx.node.inquiries import HistoryInquiries, Inquiries
 from phalanx.node.operator_requests import OperatorRequests
@@ -138,7 +138,7 @@ class Node:
         self.serves = self.pause_detection.serves
         """Returns whether this member knows that it is a member, also at a moment before the input that follows."""
         self._history = History()
-        self._departures = DepartureLog(self._history, self._out)
+        self._departures = DepartureReasons(self._history, self._out)
         questions = CoordinatorQuestions(self.pause_detection.holds_until, self._departures.of, self._has_entries)
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
         self.data_merging = DataMerging(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.ids import MemberId, address_of
-from phalanx.common.losses import Away, Gone, Loss, LossBook, LossKind, count_of, numbers_in
+from phalanx.common.losses import AbsentMember, DepartedHolder, Loss, LossBook, LossKind, count_of, numbers_in
 from phalanx.common.words import counted
 from phalanx.wire.messages import LossesReply
 
@@ -71,7 +71,7 @@ def _returned(loss: Loss) -> list[str]:
     return [f"{which} of them were given back by members that came back, as these had them."]
 
 
-def away_in_words(away: Away, now_ms: int) -> str:
+def away_in_words(away: AbsentMember, now_ms: int) -> str:
     how = f" ({away.how})" if away.how else ""
     return (
         f"{address_of(away.member)} was removed {ago(now_ms - away.at_ms)}{how}, and perhaps still runs, with data that no other "
@@ -79,7 +79,7 @@ def away_in_words(away: Away, now_ms: int) -> str:
     )
 
 
-def _names(gone: Iterable[Gone], count: int) -> str:
+def _names(gone: Iterable[DepartedHolder], count: int) -> str:
     names = [f"{address_of(each.member)} ({each.how or 'not known how'})" for each in gone]
     return ", ".join(names) + (f" and {count - len(names)} more" if count > len(names) else "")
 

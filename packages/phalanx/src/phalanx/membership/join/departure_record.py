@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.departure import Departed, Departures, HowGone
+from phalanx.common.departure import Departure, Departures, HowGone
 from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 from phalanx.common.versions import OLDEST_PROTOCOL_VERSION
@@ -30,7 +30,7 @@ SLACK_MS: Millis = 2 * MINUTE_MS
 """Times that others told are earlier by up to a minute each time that they are told. Closer ones may be of one departure."""
 
 
-class NotedDeparture(msgspec.Struct, frozen=True):
+class RecordedDeparture(msgspec.Struct, frozen=True):
     """One member that went."""
 
     how: HowGone
@@ -52,7 +52,7 @@ class DepartureRecord:
         self._this_address = address_of(this)
         self._present: frozenset[Address] = frozenset()
         """Addresses of the members of the view."""
-        self._known: dict[MemberId | Address, NotedDeparture] = {}
+        self._known: dict[MemberId | Address, RecordedDeparture] = {}
         """Incarnation that went, or an address of which no more is known, to how it went; the latest last."""
         self.looked_at: Millis = 0
         """When the clock was last read here."""
@@ -73,7 +73,7 @@ class DepartureRecord:
     def note(
         self, member: MemberId, how: HowGone, newest: int, now: Millis, *, took_nothing: bool = False
     ) -> None:  # fmt: skip
-        """Note that a member went just now, and how. `took_nothing`: see `NotedDeparture`."""
+        """Note that a member went just now, and how. `took_nothing`: see `RecordedDeparture`."""
         self.looked_at = now
         self._take(member, how, newest, now + self._config.former_members_ms)
         if took_nothing and member in self._known:
@@ -99,7 +99,7 @@ class DepartureRecord:
         before = self._known.get(who)
         if before is None or until > before.until + SLACK_MS:
             self._known.pop(who, None)
-            self._known[who] = NotedDeparture(how, newest, until)
+            self._known[who] = RecordedDeparture(how, newest, until)
         elif how > before.how:
             self._known[who] = msgspec.structs.replace(before, how=how, newest=newest)
         while len(self._known) > REMEMBERED:
@@ -127,7 +127,7 @@ class DepartureRecord:
 
     def awaited(
         self, version: int, now: Millis, directory: Collection[Address] | None = None
-    ) -> dict[Address, NotedDeparture]:
+    ) -> dict[Address, RecordedDeparture]:
         """Return the addresses at which a member may come back that does not speak this version, and what is known of it.
 
         `directory`: all addresses at which there is a process, by the sources of seeds; None: there are no such sources,
@@ -155,9 +155,9 @@ class DepartureRecord:
                 found.append(MemberId(who))
         return tuple(found)
 
-    def _latest(self, now: Millis) -> dict[Address, NotedDeparture]:
+    def _latest(self, now: Millis) -> dict[Address, RecordedDeparture]:
         """Return what is known of the latest departure at each address; of two that may be the latest, the worse one."""
-        by_address: dict[Address, list[tuple[bool, NotedDeparture]]] = {}
+        by_address: dict[Address, list[tuple[bool, RecordedDeparture]]] = {}
         for who, each in self._known.items():
             if each.until > now:
                 by_address.setdefault(address_of(who), []).append(("/" in who, each))
@@ -166,15 +166,15 @@ class DepartureRecord:
     def told(self) -> Departures:
         """Return what this member knows of departures, for other members."""
         latest = list(self._known.items())[-TOLD:]
-        told = (Departed(who, (d.until - self.looked_at) // MINUTE_MS, d.how, d.newest) for who, d in latest)
+        told = (Departure(who, (d.until - self.looked_at) // MINUTE_MS, d.how, d.newest) for who, d in latest)
         return tuple(each for each in told if each.minutes > 0)
 
 
-def _answers(departure: NotedDeparture) -> NotedDeparture:
+def _answers(departure: RecordedDeparture) -> RecordedDeparture:
     return msgspec.structs.replace(departure, refused_since=None)
 
 
-def _refused(departure: NotedDeparture, now: Millis, grace_ms: Millis) -> NotedDeparture:
+def _refused(departure: RecordedDeparture, now: Millis, grace_ms: Millis) -> RecordedDeparture:
     since = departure.refused_since if departure.refused_since is not None else now
     if now - since < grace_ms or since == now:
         return msgspec.structs.replace(departure, refused_since=since)
@@ -182,7 +182,7 @@ def _refused(departure: NotedDeparture, now: Millis, grace_ms: Millis) -> NotedD
     return msgspec.structs.replace(departure, how=how, refused_since=since)
 
 
-def _worst_of_latest(told: Iterable[tuple[bool, NotedDeparture]]) -> NotedDeparture:
+def _worst_of_latest(told: Iterable[tuple[bool, RecordedDeparture]]) -> RecordedDeparture:
     """Return the worst departure of those that can be the latest. With each: whether its incarnation is known."""
     known = [each for is_known, each in told if is_known]
     latest = max((each.until for each in known), default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.departure import Departed, Departures, HowGone
+from phalanx.common.departure import Departure, Departures, HowGone
 from phalanx.common.former_incarnation import Former, FormerIncarnation
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.versions import PROTOCOL_VERSION, Release
@@ -74,5 +74,5 @@ class GoneMembers:
             return former, known
         minutes = lasting_minutes(self._config)
         others = (item for item in view.all_releases().items() if item[0] != self._this)
-        going_on = (Departed(member, minutes, HowGone.CUT_OFF, release.newest) for member, release in others)
+        going_on = (Departure(member, minutes, HowGone.CUT_OFF, release.newest) for member, release in others)
         return former, (*known, *going_on)

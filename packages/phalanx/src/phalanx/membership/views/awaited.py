@@ -10,7 +10,7 @@ from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
 from phalanx.machine.local_context import LocalContext
-from phalanx.membership.join.departure_record import NotedDeparture
+from phalanx.membership.join.departure_record import RecordedDeparture
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.state import MembershipState
 from phalanx.wire.view_events import ClusterVersionWaits
@@ -82,7 +82,7 @@ class AwaitedMembers:
             self._local.out.record(ClusterVersionWaits(PROTOCOL_VERSION, tuple(absent), words))
         self._recorded = awaited
 
-    def _find(self, now: Millis) -> dict[Address, NotedDeparture]:
+    def _find(self, now: Millis) -> dict[Address, RecordedDeparture]:
         return self._gone.departures.awaited(PROTOCOL_VERSION, now, self._directory())
 
     def _directory(self) -> Collection[Address] | None:
@@ -98,7 +98,7 @@ class AwaitedMembers:
         return listed if is_complete else None
 
 
-def absence_words(absent: Mapping[Address, NotedDeparture], now: Millis) -> str:
+def absence_words(absent: Mapping[Address, RecordedDeparture], now: Millis) -> str:
     """Say who is waited for, those first that may keep data, for how long at most, and how to go on without them."""
     said = []
     for how, words in WHAT.items():

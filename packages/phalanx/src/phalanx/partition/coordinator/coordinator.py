@@ -21,7 +21,7 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route
 from phalanx.partition.coordinator.draining import Draining
 from phalanx.partition.coordinator.eligibility import EligibleMembers
-from phalanx.partition.coordinator.loss_records import Departure, LossRecords
+from phalanx.partition.coordinator.loss_records import DepartureReason, LossRecords
 from phalanx.partition.coordinator.map_changes import MapChanges
 from phalanx.partition.coordinator.map_replacement import MapReplacement
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
@@ -50,7 +50,7 @@ class CoordinatorQuestions(NamedTuple):
 
     holds_until: Callable[[], Millis] = lambda: 0
     """As for `PromotionHold`."""
-    departure_of: Callable[[MemberId], Departure] = lambda member: Departure()
+    departure_of: Callable[[MemberId], DepartureReason] = lambda member: DepartureReason()
     """Returns how a member left that is no longer in the view."""
     has_entries: Callable[[], bool] = lambda: True
     """Returns whether this member holds any entry."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from phalanx.common.clock import COUNTER_BITS
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.common.losses import EARLIER, MAX_WORDS, Away, Loss, LossBook, LossKind, bits_of, named
+from phalanx.common.losses import EARLIER, MAX_WORDS, AbsentMember, Loss, LossBook, LossKind, bits_of, named
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
@@ -30,8 +30,8 @@ UNHEARD_AFTER_MS: Millis = 15_000
 """A member's report of what it keeps counts for this long; it is repeated twice a second."""
 
 
-class Departure(NamedTuple):
-    """How a member left, as far as this one knows."""
+class DepartureReason(NamedTuple):
+    """Why a member left the view, in words, as far as this one knows."""
 
     how: str = ""
     may_live: bool = False
@@ -45,12 +45,12 @@ class LossRecords:
         self,
         local: LocalContext,
         publication: TablePublication,
-        departure_of: Callable[[MemberId], Departure],
+        departure_of: Callable[[MemberId], DepartureReason],
     ) -> None:
         self._local = local
         self._publication = publication
         self._departure_of = departure_of
-        self._departed: list[Away] = []
+        self._absent: list[AbsentMember] = []
         """Departed members that can still run and that the table does not list yet."""
         self._taken_out: dict[int, tuple[int, tuple[MemberId, ...]]] = {}
         """Partition to the version of its row after members were taken out, and those members. If the partition is lost
@@ -63,7 +63,7 @@ class LossRecords:
         """When the time to come back ends for the first of those that are away; None: none is."""
 
     def __repr__(self) -> str:
-        return f"LossRecords({self._book}, departed={self._departed}, kept={list(self._kept)})"
+        return f"LossRecords({self._book}, absent={self._absent}, kept={list(self._kept)})"
 
     @property
     def _book(self) -> LossBook:
@@ -72,7 +72,7 @@ class LossRecords:
     def forget(self) -> None:
         """Forget everything: another member leads."""
         self._taken_out.clear()
-        self._departed.clear()
+        self._absent.clear()
         self._kept.clear()
         self._look_at = None
 
@@ -140,22 +140,22 @@ class LossRecords:
             if member in held and address_of(member) not in present:
                 departure = self._departure_of(member)
                 if departure.may_live:
-                    self._departed.append(Away(member, self._now_ms(now), departure.how[:MAX_WORDS]))
+                    self._absent.append(AbsentMember(member, self._now_ms(now), departure.how[:MAX_WORDS]))
         self._kept = {member: report for member, report in self._kept.items() if member in view}
 
     def on_deserted(self, address: Address, now: Millis) -> bool:
         """Note that no process listens at an address: its former member is gone. Return whether that is news."""
-        self._departed = [each for each in self._departed if address_of(each.member) != address]
+        self._absent = [each for each in self._absent if address_of(each.member) != address]
         gone = [each.member for each in self._book.away if address_of(each.member) == address]
         return bool(gone) and self._set(self._book.without_away(gone), now)
 
     def go_on(self, now: Millis) -> None:
         """List the departed members in the table, and remove those whose time to come back is over."""
         self._look_at = None
-        if not self._departed and not self._book.away:
+        if not self._absent and not self._book.away:
             return
-        book = self._book.with_away(self._departed)
-        self._departed.clear()
+        book = self._book.with_away(self._absent)
+        self._absent.clear()
         since = self._now_ms(now) - self._local.config.former_members_ms
         self._set(book.without_away([each.member for each in book.away if each.at_ms < since]), now)
         if self._book.away:

@@ -8,7 +8,7 @@ from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
 from phalanx.node.history import History
-from phalanx.partition.coordinator.loss_records import Departure
+from phalanx.partition.coordinator.loss_records import DepartureReason
 from phalanx.wire.event import Event
 from phalanx.wire.join_events import MemberAdmitted
 from phalanx.wire.suspicion_events import MemberSuspected
@@ -20,7 +20,7 @@ LEFT = "it left"
 """The reason with which members are removed that have handed over their replicas."""
 
 
-class DepartureLog:
+class DepartureReasons:
     """Answers how a member went."""
 
     def __init__(self, history: History, outbox: Outbox) -> None:
@@ -42,16 +42,16 @@ class DepartureLog:
             self._deserted.pop(address, None)
         return None
 
-    def of(self, member: MemberId) -> Departure:
+    def of(self, member: MemberId) -> DepartureReason:
         """Return how a member went; if nothing is known, it counts as left."""
         for event in self._latest():
             if isinstance(event, MemberRemoved) and event.removed == member:
-                return Departure(event.reason, event.reason != LEFT and address_of(member) not in self._deserted)
+                return DepartureReason(event.reason, event.reason != LEFT and address_of(member) not in self._deserted)
             if isinstance(event, MemberSuspected) and event.suspect == member:
-                return Departure(event.reason, address_of(member) not in self._deserted)
+                return DepartureReason(event.reason, address_of(member) not in self._deserted)
             if isinstance(event, MemberAdmitted) and member in event.replaced:
-                return Departure("another process has come to its address")
-        return Departure()
+                return DepartureReason("another process has come to its address")
+        return DepartureReason()
 
     def _latest(self) -> Iterable[Event]:
         yield from reversed(self._out.recorded)
