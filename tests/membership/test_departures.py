@@ -64,7 +64,7 @@ def test_an_address_that_is_used_again_ends_what_was_known_of_it() -> None:
     # Others may tell what they knew before.
     kept.learn((Departure(X, 240, HowGone.CUT_OFF),), 2)
     kept.learn_unknown(((address("X"), 240), (address("A"), 240)), 2)
-    assert not kept.told()
+    assert not kept.to_send()
 
 
 def test_whoever_knows_more_of_a_departure_is_believed() -> None:
@@ -137,14 +137,14 @@ def test_what_is_told_of_departures_gets_no_longer_by_being_told_and_has_a_bound
     one, other = record(), record()
     one.note(X, HowGone.CUT_OFF, OLD, 30_000)
     for now in range(30_000, 30_000 + 300 * 50, 50):
-        other.learn(one.told(), now)
-        one.learn(other.told(), now + 50)
+        other.learn(one.to_send(), now)
+        one.learn(other.to_send(), now + 50)
         one.looked_at = other.looked_at = now + 50
     assert not waited_for(one, 30_000 + 4 * HOURS)
     for number in range(REMEMBERED + 10):
         one.note(MemberId(f"10.0.{number // 250}.{number % 250}:5701/x"), HowGone.LEFT, OLD, 60_000)
-    assert len(one.told()) == TOLD
-    assert X not in {each.member for each in one.told()}
+    assert len(one.to_send()) == TOLD
+    assert X not in {each.member for each in one.to_send()}
     one.learn((Departure(MemberId("no address/x"), 240, HowGone.CUT_OFF), Departure(X, -1, HowGone.CUT_OFF)), 60_000)
     assert not waited_for(one, 60_000)
 

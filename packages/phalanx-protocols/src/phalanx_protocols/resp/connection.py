@@ -144,7 +144,7 @@ class RespConnection:
             next_ones = 0
             if self._is_at_rest and not order.effects and self._reader.is_empty:
                 self.now = self.used_at = now
-                end, count = self._carry_out_here(data, 0)
+                end, count = self._run_local_commands(data, 0)
                 if count:
                     if end == len(data):
                         answers, order.out_bytes = order.out.pop(), 0
@@ -288,7 +288,7 @@ class RespConnection:
             ):
                 if not commands:
                     if not next_ones and self._is_at_rest:
-                        count = self._reader.take_by(self._carry_out_here)
+                        count = self._reader.take_by(self._run_local_commands)
                         left -= count // SOME
                         next_ones = SOME if count else SLICE_COMMANDS
                     most = min(left, next_ones or SLICE_COMMANDS)
@@ -330,7 +330,7 @@ class RespConnection:
             self._order.answer(error(f"ERR a client sends at most {bounds} before it shows the token: AUTH first"))
             self.close(f"it sent more than {bounds}, and has not shown the token")
 
-    def _carry_out_here(self, data: bytes, start: int) -> tuple[int, int]:
+    def _run_local_commands(self, data: bytes, start: int) -> tuple[int, int]:
         """Let the member carry out commands from bytes, where nothing is before them. Return where the next one begins, and how many
         were done."""
         order = self._order

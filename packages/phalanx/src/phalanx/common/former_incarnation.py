@@ -11,8 +11,8 @@ Former = tuple[tuple[Address, int], ...]
 """Addresses at which members of the cluster were, the latest last, and for how many minutes to remember each."""
 
 
-class KeptData:
-    """Data that a process keeps from one incarnation to the next, to merge it. Only the grid knows its fields (`grid.merge.orphaned_replicas`)."""
+class DataHandover:
+    """Replicas that an incarnation hands over to the next one of its process, which merges them. Only the grid knows its fields (`grid.merge.orphaned_replicas`)."""
 
 
 class FormerIncarnation(msgspec.Struct, frozen=True):

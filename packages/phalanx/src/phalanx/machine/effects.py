@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.former_incarnation import FormerIncarnation, KeptData
+from phalanx.common.former_incarnation import DataHandover, FormerIncarnation
 from phalanx.common.ids import MemberId, Target
 from phalanx.common.quorum import QuorumHandover
 from phalanx.common.table import PartitionTable
@@ -39,7 +39,7 @@ class Finished(msgspec.Struct, frozen=True):
     rejoin: tuple[MemberId, ...] = ()
     failed: bool = False
     """Whether it failed to do what it was started for."""
-    kept: KeptData | None = None
+    kept: DataHandover | None = None
     """Data for the next incarnation of this process; it is lost if there is none."""
     carried: QuorumHandover | None = None
     """What this incarnation knows of views and has promised, for the next one."""

@@ -58,18 +58,18 @@ class ViewPublisher:
     def members_update(self) -> MembersUpdate:
         """Return the present view as this member sends it to others."""
         state = self._state
-        return MembersUpdate(state.joined(), state.has_started, self._majority.quorum.footing, *self._gone.told())
+        return MembersUpdate(state.joined(), state.has_started, self._majority.quorum.footing, *self._gone.to_send())
 
     def farewell(self, view: MembersView) -> MembersUpdate:
         """Return the view without them for members that have left in good order; it has no footing."""
-        former, departures = self._gone.told()
+        former, departures = self._gone.to_send()
         return MembersUpdate(view, self._state.has_started, former=former, departures=departures)
 
     def handover(self, view: MembersView) -> MembersUpdate:
         """Return the last view of this member, a leaving master, with its vote."""
         quorum = self._majority.quorum
         footing = quorum.next_footing(view, left=quorum.voter)
-        return MembersUpdate(view, self._state.has_started, footing, *self._gone.told())
+        return MembersUpdate(view, self._state.has_started, footing, *self._gone.to_send())
 
     def send(self, to: MemberId, update: MembersUpdate) -> None:
         """Send a list to one member."""

@@ -15,7 +15,7 @@ from phalanx.calls.call_router import CallRouter, why_no_owners
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
-from phalanx.common.former_incarnation import KeptData
+from phalanx.common.former_incarnation import DataHandover
 from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import QuorumHandover
@@ -114,7 +114,7 @@ class Node:
         config: NodeConfig,
         clock_offset_ms: Millis = 0,
         *,
-        kept: KeptData | None = None,
+        kept: DataHandover | None = None,
         carried: QuorumHandover | None = None,
         release_name: str = "",
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.former_incarnation import KeptData
+from phalanx.common.former_incarnation import DataHandover
 from phalanx.common.ids import Address, MemberId, Millis, Target
 from phalanx.common.invariant import known
 from phalanx.common.table import PartitionTable
@@ -28,7 +28,7 @@ class Host:
         """Whether the member was asked to hold no data, or (False) to hold some again; None: neither."""
         self.comes_back: Millis | None = None
         """When a process will be started here; None: nobody plans to."""
-        self.kept: KeptData | None = None
+        self.kept: DataHandover | None = None
         """What the process keeps from one incarnation to the next."""
         self.table: PartitionTable | None = None
         """The table that was seen in the node last."""

@@ -16,8 +16,8 @@ from typing import Any
 
 from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.client.core.client_core import DOUBT_AFTER_MS, ClientCore
+from phalanx.client.core.client_core.shared_state import SharedState
 from phalanx.client.core.pauses import Pauses
-from phalanx.client.core.shared_state import SharedState
 from phalanx.common.errors import EntryTooLarge, ProtocolError
 from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.machine.effects import Answer, Effect, Send
@@ -179,7 +179,7 @@ class Driver:
     def received(self, connection: BlockingConnection, message: Any) -> list[Effect]:
         """Give the core a message from a connection, and return the effects."""
         if type(message) is TableReply:
-            return self._shared.on_table_reply(self.core, connection.member, message, self.now())
+            return self._shared.take_table(self.core, connection.member, message, self.now())
         return self.core.received(connection.member, message, self.now())
 
     # --- effects ---------------------------------------------------------------------------------------------------

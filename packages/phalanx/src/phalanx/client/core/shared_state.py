@@ -11,7 +11,7 @@ import threading
 import time
 
 from phalanx.client.core.client_core import ClientCore
-from phalanx.client.core.cluster_affinity import ClusterState, Contact
+from phalanx.client.core.client_core.cluster_affinity import ClusterState, Contact
 from phalanx.common.ids import Millis, Target
 from phalanx.machine.effects import Effect
 from phalanx.wire.messages import TableReply
@@ -40,7 +40,7 @@ class SharedState:
         """Take a new lock in a forked process: a thread of the parent can hold the old one."""
         self._lock = threading.Lock()
 
-    def on_table_reply(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:
+    def take_table(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:
         """Give a session's core a member's table reply, and return the core's effects."""
         with self._lock:
             effects = core.adopt(self.state, now) if core.state is not self.state else []

@@ -122,7 +122,7 @@ class DataMerging:
         side_and_asked = [(side, side.ahead().get(message.former, [])) for side in self.orphaned.unmerged()]
         for side, asked in side_and_asked:
             if side.partition_count == message.of:
-                for partition in side.hear(message, asked, sender):
+                for partition in side.take_answer(message, asked, sender):
                     self._leave_to_others(side, partition, now)
         self.go_on(now)
         self._let_leave(now)

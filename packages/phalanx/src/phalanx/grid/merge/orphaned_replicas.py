@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from phalanx.common.former_incarnation import KeptData
+from phalanx.common.former_incarnation import DataHandover
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
 from phalanx.common.table import PartitionTable
@@ -127,7 +127,7 @@ class OrphanedSide:
                 waiting.append(Waiting(partition, kept.version, kept.index))
         return KeptAnswer(self.former, self.partition_count, tuple(sending), tuple(done), tuple(waiting))
 
-    def hear(self, message: KeptAnswer, asked: Iterable[int], sender: MemberId) -> list[int]:
+    def take_answer(self, message: KeptAnswer, asked: Iterable[int], sender: MemberId) -> list[int]:
         """Take a member's answer about the first one ahead of the `asked` partitions. Return the partitions to drop."""
         waits = {each.partition: (each.version, -each.index, message.former) for each in message.waiting}
         droppable = []
@@ -164,7 +164,7 @@ class OrphanedSide:
             kept.answered_by = None
 
 
-class OrphanedReplicas(KeptData):
+class OrphanedReplicas(DataHandover):
     """All orphaned replicas of a process, passed from one incarnation to the next."""
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ class ConfirmationSender:
         wants_answer = state.watching.is_ring and master not in state.watching.watched
         confirmation = MasterConfirmation(
             view.version, view.maker, self._table.version, wants_answer, local.read_clock(now),
-            departures=self._gone.told_to_master(view),
+            departures=self._gone.to_send_master(view),
         )  # fmt: skip
         local.out.send(master, confirmation)
 

@@ -163,7 +163,7 @@ class DepartureRecord:
                 by_address.setdefault(address_of(who), []).append(("/" in who, each))
         return {address: _worst_of_latest(told) for address, told in by_address.items()}
 
-    def told(self) -> Departures:
+    def to_send(self) -> Departures:
         """Return what this member knows of departures, for other members."""
         latest = list(self._known.items())[-TOLD:]
         told = (Departure(who, (d.until - self.looked_at) // MINUTE_MS, d.how, d.newest) for who, d in latest)

@@ -110,7 +110,7 @@ class FormerMembers:
         known = dict.fromkeys([*self.addresses, *self.hints, *self.found, *self._config.seed_addresses])
         return [address for address in known if address not in self._present]
 
-    def told(self) -> Former:
+    def to_send(self) -> Former:
         """Return what this member remembers, for other members, in minutes: their clocks show something else."""
         latest = list((self.hints | self.addresses).items())[-TOLD:]
         minutes = ((address, (until - self.looked_at) // MINUTE_MS) for address, until in latest)

@@ -32,13 +32,13 @@ class GoneMembers:
         """Note the time: others get the remaining times in minutes."""
         self.former.looked_at = self.departures.looked_at = now
 
-    def told(self) -> tuple[Former, Departures]:
+    def to_send(self) -> tuple[Former, Departures]:
         """Return what this member sends to other members of the cluster."""
-        return self.former.told(), self.departures.told()
+        return self.former.to_send(), self.departures.to_send()
 
-    def told_to_master(self, view: MembersView) -> Departures | None:
+    def to_send_master(self, view: MembersView) -> Departures | None:
         """Return what a slave sends its master with each confirmation, as long as the cluster version can be raised."""
-        return self.departures.told() if view.cluster_version < PROTOCOL_VERSION else None
+        return self.departures.to_send() if view.cluster_version < PROTOCOL_VERSION else None
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
         """Note the members that went with a new view, and take over what its master knows."""
@@ -69,7 +69,7 @@ class GoneMembers:
 
     def to_carry(self, view: MembersView | None) -> tuple[Former, Departures]:
         """Return what the next incarnation is to know: the members of the present view can go on without it."""
-        former, known = self.told()
+        former, known = self.to_send()
         if view is None:
             return former, known
         minutes = lasting_minutes(self._config)

@@ -155,7 +155,7 @@ class Newcomers:
         """Return the answer that admits a joiner, with what members know."""
         state = self._state
         clock, footing = self._local.read_clock(now), self._majority.quorum.footing
-        former, departures = self._gone.told()
+        former, departures = self._gone.to_send()
         return JoinResponse(request_id, view, state.has_started, clock, footing, former, state.age_ms(now), departures)
 
 
