@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.text import Text as RichText
 
-from phalanx.cli.output import Text, as_cell, console, table
+from phalanx.cli.output import EscapedText, as_cell, console, table
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import host_and_port
 from phalanx.common.words import UNSAFE
@@ -277,12 +277,12 @@ def test_anything_is_json_without_acting_characters(value: object) -> None:
 def test_tables_and_texts_print_no_markup_and_nothing_that_acts(capsys: pytest.CaptureFixture[str]) -> None:
     rows = table(HOSTILE, "column")
     rows.add_row(HOSTILE)
-    rows.add_row(Text(HOSTILE, style="red"))
+    rows.add_row(EscapedText(HOSTILE, style="red"))
     out = console()
     out.print(rows)
     out.print(HOSTILE, soft_wrap=True)
-    out.print(Text.assemble((HOSTILE, "red"), HOSTILE), soft_wrap=True)
-    line = Text(HOSTILE)
+    out.print(EscapedText.assemble((HOSTILE, "red"), HOSTILE), soft_wrap=True)
+    line = EscapedText(HOSTILE)
     line.append(HOSTILE)
     line.append(RichText("of ours"))
     out.print(line, soft_wrap=True)

@@ -8,10 +8,10 @@ import pytest
 
 from phalanx.common.errors import PhalanxError
 from phalanx_spark.demo import dataset
-from phalanx_spark.demo.dataset import TABLES, File, find_files, unpack
+from phalanx_spark.demo.dataset import TABLES, CsvFile, find_files, unpack
 
 
-def unpack_all(source: Path, folder: Path) -> list[File]:
+def unpack_all(source: Path, folder: Path) -> list[CsvFile]:
     return [unpack(name, source, folder) for name in TABLES]
 
 

@@ -10,7 +10,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.grid.replica import merge_policies
 from phalanx.wire.messages import ErrorReply
 from phalanx_proof.sim.checkers.findings import Findings
-from phalanx_proof.sim.checkers.redis_checker import LOST, WRONG, Counter, Key, Merges, Register, check_redis
+from phalanx_proof.sim.checkers.redis_checker import LOST, WRONG, Merges, RedisCounter, RedisKey, Register, check_redis
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run
@@ -86,11 +86,11 @@ def judged(
     *, count: int, number: int, is_certain: bool = True, is_lost: bool = False, wrong: bool = False
 ) -> list[str]:
     """What is found of a counter of which 3 of 5, and of a register of which 2 of 4 writes were acknowledged."""
-    counter, register, findings = Counter(b"c"), Register(b"r"), Findings()
+    counter, register, findings = RedisCounter(b"c"), Register(b"r"), Findings()
     counter.acknowledged, counter.sent = 3, 5
     register.acknowledged, register.last_sent, register.is_certain = 2, 4, is_certain
     values = {b"c": to_data(b"%d" % count), b"r": to_data(b"%d" % number)}
-    told = [(Key(b"r"), "read wrongly")] if wrong else []
+    told = [(RedisKey(b"r"), "read wrongly")] if wrong else []
     check_redis([counter], [register], told, values.get, lambda key: is_lost, findings, 0)
     return [each.what for each in findings.violations]
 

@@ -40,9 +40,9 @@ def engine_for(spark: SparkSession | None, address: str) -> Engine:
         from phalanx_spark.archive.on_spark import OnSpark
 
         return OnSpark(spark, address)
-    from phalanx_spark.archive.local import Local
+    from phalanx_spark.archive.local import LocalArchive
 
     local = find_local(address, "local", is_local=True)
     if local is None:
         raise UsageError(f"{address} is not a folder of this machine: Spark reaches it (--spark local[2])")
-    return Local(local)
+    return LocalArchive(local)

@@ -26,7 +26,7 @@ BATCH_BYTES = 32 * 1024 * 1024
 BATCH_ROWS = 10_000
 
 
-class Local:
+class LocalArchive:
     """An archive in a folder of this machine."""
 
     def __init__(self, folder: LocalFolder) -> None:

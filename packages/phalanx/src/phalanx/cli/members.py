@@ -8,7 +8,7 @@ import typer
 
 from phalanx.cli.losses import show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import Text, console, print_json, table
+from phalanx.cli.output import EscapedText, console, print_json, table
 from phalanx.cli.until_done import change_lite
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
@@ -100,12 +100,12 @@ def members(
             "suspected" if member in suspected else "",
         ]
         zone = [traits.zone] if has_zones else []
-        marked = Text(", ".join(mark for mark in marks if mark))
+        marked = EscapedText(", ".join(mark for mark in marks if mark))
         marked.highlight_words(["suspected"], "red")
         release = view.all_releases()[member].name
         rows.add_row(str(age), address_of(member), incarnation_of(member), release, *zone, marked)
     console().print(rows)
-    console().print(Text(version_words(view, waits_for)))
+    console().print(EscapedText(version_words(view, waits_for)))
     show_losses(losses, at)
 
 

@@ -1,6 +1,6 @@
 """How commands print: tables for people, one JSON object a line for machines.
 
-Text that people are shown can come from anybody: names, keys, values, reasons. `console` and `Text` print it as it is written,
+Text that people are shown can come from anybody: names, keys, values, reasons. `console` and `EscapedText` print it as it is written,
 not as markup, and with escapes for what would drive the terminal; whatever is printed without them goes through `shown`.
 """
 
@@ -20,7 +20,7 @@ PIPE_WIDTH = 200
 """Columns of a table that goes into a file or a pipe: nothing is cut there."""
 
 
-class Text(rich.text.Text):
+class EscapedText(rich.text.Text):
     """Text with a style: what would act instead of being shown is escaped."""
 
     def __init__(self, text: str = "", *arguments: Any, **options: Any) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from phalanx.cli.losses import acknowledge, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import Text, console, print_json, table
+from phalanx.cli.output import EscapedText, console, print_json, table
 from phalanx.cli.progress import NEVER_S, Until, Watched, watch
 from phalanx.cli.until_done import divide
 from phalanx.client.ask import Inquirer, ask_each
@@ -123,7 +123,7 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
         if held is not None and held.kept_entries:
             kept = counted(held.kept_entries, "entry", "entries")
             said = f"{address_of(member)} keeps {kept} of a side that gave up its cluster, and merges them."
-            out.print(Text(said, style="yellow"))
+            out.print(EscapedText(said, style="yellow"))
     if every:
         for partition, version in enumerate(partition_table.versions):
             replicas = " ".join(map(address_of, partition_table.replicas(partition))) or "nobody"
@@ -132,10 +132,10 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
     if not partition_table.is_assigned:
         out.print("Not assigned yet: the master assigns them when a caller first uses data.")
     elif not placement.view.data_members:
-        out.print(Text("No member holds data: no partition has an owner.", style="red"))
+        out.print(EscapedText("No member holds data: no partition has an owner.", style="red"))
     elif lacking:
-        out.print(Text(f"{lacking} have fewer than {placement.wanted_replicas} replicas.", style="red"))
+        out.print(EscapedText(f"{lacking} have fewer than {placement.wanted_replicas} replicas.", style="red"))
     else:
         out.print(f"Replicas of each: {placement.wanted_replicas} of {placement.backup_count + 1} configured.")
     if partition_table.is_assigned and not seen.is_whole:
-        out.print(Text.assemble((f"{in_one_line(seen)}.", "yellow"), " --watch shows the progress."))
+        out.print(EscapedText.assemble((f"{in_one_line(seen)}.", "yellow"), " --watch shows the progress."))

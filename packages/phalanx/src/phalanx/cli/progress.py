@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from phalanx.cli.output import Console, Text, console
+from phalanx.cli.output import Console, EscapedText, console
 from phalanx.client.ask import Inquirer, ask_any, ask_member
 from phalanx.client.blocking.connection import RefusedByPeer
 from phalanx.common.errors import TwoClusters, UnavailableError
@@ -107,7 +107,7 @@ def watch(
     else:
         with ended_by_signals(), Live(console=out, auto_refresh=False, transient=False) as live:
             for seen in looks:
-                shown = render(seen, watched) if isinstance(seen, Seen) else Text(_no_answer(seen))
+                shown = render(seen, watched) if isinstance(seen, Seen) else EscapedText(_no_answer(seen))
                 live.update(shown, refresh=True)
 
 
@@ -148,7 +148,7 @@ def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None
         else:
             line = _no_answer(seen)
         if line != before:
-            out.print(Text(line), soft_wrap=True)
+            out.print(EscapedText(line), soft_wrap=True)
             out.file.flush()  # a script reads it from a pipe
             before = line
 
@@ -159,18 +159,18 @@ def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None
 def render(seen: Seen, watched: Watched) -> RenderableType:
     """Draw everything that was seen, in place of the last drawing."""
     placement, migrations = seen.placement, seen.migrations
-    head = Text.assemble(
+    head = EscapedText.assemble(
         (counted(placement.table.partition_count, "partition"), "bold"),
         f" on {count_members(placement)}, table version {placement.table.version}: ",
         (state_of(seen), "green" if seen.is_whole else "yellow"),
     )
     parts: list[RenderableType] = [head]
     if noted := unacknowledged_in(seen):
-        parts.append(Text(noted, style="red"))
+        parts.append(EscapedText(noted, style="red"))
     if migrations is not None:
         parts.append(_bars(migrations, watched))
         if pace := pace_of(migrations):
-            parts.append(Text(pace))
+            parts.append(EscapedText(pace))
         parts.append(_members(placement, migrations))
         if migrations.under_way:
             parts.append(_under_way(migrations))
@@ -197,7 +197,7 @@ def _bars(migrations: MigrationsReply, watched: Watched) -> Table:
 
 def _add_bar(bars: Table, name: str, done: int, total: int, said: str) -> None:
     bar = ProgressBar(total=max(total, 1), completed=done if total else 1)
-    bars.add_row(name, bar, Text(said))
+    bars.add_row(name, bar, EscapedText(said))
 
 
 def _members(placement: Placement, migrations: MigrationsReply) -> Table:
@@ -243,7 +243,7 @@ def _under_way(migrations: MigrationsReply) -> Table:
         source, destination = ends(each.migration)
         rows.add_row(str(each.partition), str(each.migration.kind), source, destination, each.phase, _age(each.age_ms))
     if (more := len(longest) - SHOWN_UNDER_WAY) > 0:
-        rows.add_row("", Text(f"and {more} more", style="dim"))
+        rows.add_row("", EscapedText(f"and {more} more", style="dim"))
     return rows
 
 

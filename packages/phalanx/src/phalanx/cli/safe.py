@@ -10,7 +10,7 @@ import typer
 from phalanx.cli.failures import FAILED
 from phalanx.cli.losses import show_losses
 from phalanx.cli.options import AT_VARIABLE, ClusterName, Json, SecretFile, use_address
-from phalanx.cli.output import Text, console, print_json
+from phalanx.cli.output import EscapedText, console, print_json
 from phalanx.client.ask import Inquirer, ask_member
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, address_of
@@ -82,22 +82,22 @@ def _ask_master(master: MemberId, cluster: str) -> MasterSays | None:
 def _show(found: Judgement) -> None:
     out, name = console(), address_of(found.member)
     if found.may_be_killed:
-        out.print(Text(f"✓ You can kill {name} now: nothing would be lost.", style="bold green"))
+        out.print(EscapedText(f"✓ You can kill {name} now: nothing would be lost.", style="bold green"))
     else:
-        out.print(Text(f"✗ Do not kill {name} now:", style="bold red"))
+        out.print(EscapedText(f"✗ Do not kill {name} now:", style="bold red"))
         _show_reasons(found.against_kill)
     if found.may_leave:
-        out.print(Text("✓ You can stop it gracefully (SIGTERM).", style="green"))
+        out.print(EscapedText("✓ You can stop it gracefully (SIGTERM).", style="green"))
     else:
-        out.print(Text("✗ Do not stop it gracefully (SIGTERM) now:", style="bold red"))
+        out.print(EscapedText("✗ Do not stop it gracefully (SIGTERM) now:", style="bold red"))
         _show_reasons(found.against_leaving)
     for note in found.notes:
-        out.print(Text(f"  {note}", style="dim"))
+        out.print(EscapedText(f"  {note}", style="dim"))
     advices = dict.fromkeys(reason.advice for reason in found.against_kill + found.against_leaving)
     for advice in advices:
-        out.print(Text(f"→ {advice}"))
+        out.print(EscapedText(f"→ {advice}"))
 
 
 def _show_reasons(reasons: list[Reason]) -> None:
     for reason in reasons:
-        console().print(Text(f"  • {reason.said}"))
+        console().print(EscapedText(f"  • {reason.said}"))

@@ -17,7 +17,7 @@ from phalanx.cli.maps import connect
 from phalanx.cli.member_activity import COLUMNS as ACTIVITY
 from phalanx.cli.member_activity import activity_cells
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import Text, console, print_json, table
+from phalanx.cli.output import EscapedText, console, print_json, table
 from phalanx.cli.progress import Watched
 from phalanx.client.ask import ask_each
 from phalanx.common.errors import UnavailableError, UsageError
@@ -84,7 +84,7 @@ def top(
                 # The verdict first: what does not fit on the screen is cut off at its lower end.
                 shown: RenderableType = Group(*verdict(look), render_activity(look, out.width))
             except UnavailableError as error:  # nobody at present: the cluster can be started again
-                shown = Text(str(error), style="red")
+                shown = EscapedText(str(error), style="red")
             live.update(shown, refresh=True)
             time.sleep(every)
 
@@ -124,7 +124,7 @@ def render(look: Look, *, is_narrow: bool = False, with_activity: bool = False) 
     if look.sizes:
         parts.append(_maps(look, is_narrow))
         if len(look.sizes) > MOST_MAPS:
-            parts.append(Text(f"and {len(look.sizes) - MOST_MAPS} smaller ones: phalanx map list", style="dim"))
+            parts.append(EscapedText(f"and {len(look.sizes) - MOST_MAPS} smaller ones: phalanx map list", style="dim"))
     return Group(*parts)
 
 
@@ -136,8 +136,8 @@ def render_activity(look: Look, width: int) -> RenderableType:
 def verdict(look: Look) -> list[RenderableType]:
     """Say in a line that all is well, or why not, a line each."""
     if not look.against:
-        return [Text(f"✓ {in_one_line(look.seen)}.", style="bold green")]
-    return [Text(f"✗ {each}.", style="bold red") for each in look.against]
+        return [EscapedText(f"✓ {in_one_line(look.seen)}.", style="bold green")]
+    return [EscapedText(f"✗ {each}.", style="bold red") for each in look.against]
 
 
 def _maps(look: Look, is_narrow: bool) -> Table:
@@ -146,7 +146,7 @@ def _maps(look: Look, is_narrow: bool) -> Table:
     rows = table(counted(len(look.sizes), "map"), *columns, right=1)
     for name, size in list(look.sizes.items())[:MOST_MAPS]:
         backups = [] if is_narrow else [str(plan.of(name).backups)]
-        rows.add_row(Text(name), *backups, f"{size:,}")
+        rows.add_row(EscapedText(name), *backups, f"{size:,}")
     return rows
 
 
@@ -173,16 +173,16 @@ def _members(look: Look, is_narrow: bool, with_activity: bool) -> Table:
         marks += [f"zone {traits.zone}"] if traits.zone else []
         marks += [releases[member].name] if is_mixed else []
         entries = memory = ""
-        description = Text(", ".join(marks))
+        description = EscapedText(", ".join(marks))
         if says is None:
-            description = Text("no answer", style="red")
+            description = EscapedText("no answer", style="red")
         else:
             entries, memory = f"{says.held.entries:,}", format_bytes(max(says.safety.memory_used, 0))
             limit = says.safety.memory_limit
             memory += f" of {format_bytes(limit)}" if limit and not is_narrow else ""
         doing = activity_cells(says.activity if says is not None else None) if with_activity else []
         if is_narrow:
-            address = Text(address_of(member))
+            address = EscapedText(address_of(member))
             cells = [memory, *doing] if doing else [owned, memory]
             rows.add_row(Group(address, description) if description.plain else address, *cells)
         else:

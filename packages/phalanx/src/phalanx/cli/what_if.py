@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from phalanx.cli.options import At, ClusterName, Json, SecretFile, is_at_given
-from phalanx.cli.output import Text, console, print_json, table
+from phalanx.cli.output import EscapedText, console, print_json, table
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
@@ -33,7 +33,7 @@ MOST_SETS = 10_000
 LISTING = 200_000
 """Steps for each hard component to look for further largest sets: about a second."""
 PARTITIONS = 271
-MARK = Text("kept", style="bold green")
+MARK = EscapedText("kept", style="bold green")
 
 
 def what_if(
@@ -137,12 +137,12 @@ def _show(search: SidesSearch, sets: list[tuple[str, ...]], limit: int) -> None:
     if len(sides) > 1 or search.undecided:
         _show_full_cut(search, sides, said, limit)
     elif not sides[0].waiting:
-        out.print(Text(f"✓ All {len(given.members)} members stay: {said}.", style="bold green"))
+        out.print(EscapedText(f"✓ All {len(given.members)} members stay: {said}.", style="bold green"))
         return
     else:
-        out.print(Text(f"Kept:    {', '.join(sides[0].members)}", style="bold green"))
-        out.print(Text(f"Removed: {', '.join(sides[0].waiting)}, until their links are whole", style="bold red"))
-        out.print(Text(f"{said[0].upper()}{said[1:]}."))
+        out.print(EscapedText(f"Kept:    {', '.join(sides[0].members)}", style="bold green"))
+        out.print(EscapedText(f"Removed: {', '.join(sides[0].waiting)}, until their links are whole", style="bold red"))
+        out.print(EscapedText(f"{said[0].upper()}{said[1:]}."))
         _show_data(given, sides[0], "")
     if sides[0].waiting:
         _show_largest(search, sets, limit)
@@ -150,37 +150,41 @@ def _show(search: SidesSearch, sets: list[tuple[str, ...]], limit: int) -> None:
 
 def _show_full_cut(search: SidesSearch, sides: list[SurvivingSide], said: str, limit: int) -> None:
     out, given = console(), search.given
-    out.print(Text(f"{said}.", style="bold red"))
+    out.print(EscapedText(f"{said}.", style="bold red"))
     for side in sides[:limit]:
-        out.print(Text(f"The side of {side.master}: {', '.join(side.members)}", style="bold"))
+        out.print(EscapedText(f"The side of {side.master}: {', '.join(side.members)}", style="bold"))
         if side.waiting:
             out.print(
-                Text(f"  Removed: {', '.join(side.waiting)}, until their links are whole. {side.because}.", style="red")
+                EscapedText(
+                    f"  Removed: {', '.join(side.waiting)}, until their links are whole. {side.because}.", style="red"
+                )
             )
         _show_data(given, side, "  ")
     if len(sides) > limit:
         out.print(f"Shown: {limit} sides. --limit shows more.", style="dim")
     if search.undecided:
         out.print(
-            Text(f"No side was found in time for {', '.join(search.undecided)}: --seconds gives more.", style="yellow")
+            EscapedText(
+                f"No side was found in time for {', '.join(search.undecided)}: --seconds gives more.", style="yellow"
+            )
         )
     if meeting := tell_meeting(given, sides):
-        out.print(Text(f"When the links are whole again: {meeting}."))
+        out.print(EscapedText(f"When the links are whole again: {meeting}."))
 
 
 def _show_data(given: Given, side: SurvivingSide, indent: str) -> None:
     """Say what becomes of the data on one side."""
     out = console()
     if not given.data_members(side.members):
-        out.print(Text(f"{indent}No member here holds data: no map can be used.", style="red"))
+        out.print(EscapedText(f"{indent}No member here holds data: no map can be used.", style="red"))
     elif side.lost_partitions:
         lost = counted(side.lost_partitions, "partition would begin", "partitions would begin")
-        out.print(Text(f"{indent}{lost} empty: all their replicas are on other members.", style="red"))
+        out.print(EscapedText(f"{indent}{lost} empty: all their replicas are on other members.", style="red"))
     elif given.holders:
         out.print(f"{indent}No partition would be lost.")
     for refusal in side.refuses:
         which = "All other maps refuse" if refusal.map == "*" else f"Map {refusal.map} refuses"
-        out.print(Text(f"{indent}{which} calls: {refusal.needs}.", style="yellow"))
+        out.print(EscapedText(f"{indent}{which} calls: {refusal.needs}.", style="yellow"))
 
 
 def _show_largest(search: SidesSearch, sets: list[tuple[str, ...]], limit: int) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from phalanx.cli.losses import show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile, is_at_given
-from phalanx.cli.output import Text, console, print_json
+from phalanx.cli.output import EscapedText, console, print_json
 from phalanx.client.ask import Inquirer, ask_any, ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId
@@ -183,13 +183,13 @@ def _clock(at_ms: int) -> str:
 
 def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str], *, with_rules: bool) -> None:
     out = console()
-    out.print(Text(said + "."), style="bold")
+    out.print(EscapedText(said + "."), style="bold")
     rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     rows.add_column("when", justify="right", no_wrap=True)
     rows.add_column("who", no_wrap=True)
     rows.add_column("decided", overflow="fold")
     for each, first in together(story.decisions):
-        line = Text(story.words(each))
+        line = EscapedText(story.words(each))
         if each.reason:
             line.append(f": {each.reason}", style="dim")
         if with_rules and (rules := story.rules(each)):
@@ -199,4 +199,4 @@ def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str], 
         out.print()
         out.print(rows)
     for note in story.source.notes:
-        out.print(Text(note), style="yellow")
+        out.print(EscapedText(note), style="yellow")

@@ -22,7 +22,7 @@ LOST = "an acknowledged command of a Redis client is not lost, and done once"
 WRONG = "a Redis client is told what holds"
 
 
-class Key:
+class RedisKey:
     """A key that clients write, and who acknowledged writes of it, and when."""
 
     def __init__(self, key: bytes) -> None:
@@ -30,7 +30,7 @@ class Key:
         self.acknowledged_by: list[tuple[MemberId, Millis]] = []
 
 
-class Counter(Key):
+class RedisCounter(RedisKey):
     """A counter that all clients increment."""
 
     def __init__(self, key: bytes) -> None:
@@ -40,7 +40,7 @@ class Counter(Key):
         """Increments that were sent, and not refused for sure."""
 
 
-class Register(Key):
+class Register(RedisKey):
     """A key that one client sets to 1, 2, 3 and so on."""
 
     def __init__(self, key: bytes) -> None:
@@ -102,11 +102,11 @@ class Merges(NamedTuple):
 
 
 def check_redis(
-    counters: Iterable[Counter],
+    counters: Iterable[RedisCounter],
     registers: Sequence[Register],
-    wrong: Iterable[tuple[Key, str]],
+    wrong: Iterable[tuple[RedisKey, str]],
     value_of: Callable[[bytes], bytes | None],
-    may_be_lost: Callable[[Key], bool],
+    may_be_lost: Callable[[RedisKey], bool],
     findings: Findings,
     now: Millis,
     merges: Merges | None = None,
@@ -114,7 +114,7 @@ def check_redis(
     """Judge the history of all clients at rest; return how many findings are excused. `wrong`: answers that no promise allows, of
     which key. `may_be_lost`: whether all replicas that had an acknowledged write of a key can be gone, or have given way to another
     side's. `merges`: None, if there were no sides."""
-    found: list[tuple[Key, str, str]] = [(key, WRONG, text) for key, text in wrong]
+    found: list[tuple[RedisKey, str, str]] = [(key, WRONG, text) for key, text in wrong]
     for counter in counters:
         value = value_of(counter.key)
         count = 0 if value is None else int(from_data(value))

@@ -66,7 +66,7 @@ class TableStep:
         """Whether another member has installed it. A row that a master told nobody before it died binds nobody."""
 
 
-class Path(NamedTuple):
+class RowTransition(NamedTuple):
     """A row that can follow from another one, and how."""
 
     version: int
@@ -362,25 +362,25 @@ class TableChecker(Checker):
 
     def _reached(
         self, part: int, old: Slots, since: int, version: int, staying: Collection[MemberId]
-    ) -> list[Path]:  # fmt: skip
+    ) -> list[RowTransition]:  # fmt: skip
         """List the rows that can follow from the row before: by migrations that were ordered for exactly such a row, by
         repairs, and by migrations that were rolled back.
         """
-        paths = [Path(since, old, migrated=False, repaired=False)]
+        paths = [RowTransition(since, old, migrated=False, repaired=False)]
         for path in paths:
             at, row = path.version, path.slots
             if at >= version:
                 continue
             orders = self._ordered.get((part, at), [])
             results = [result for result in (_result(row, order) for order in orders) if result != row]
-            paths += [Path(at + 1, result, migrated=True, repaired=path.repaired) for result in results]
+            paths += [RowTransition(at + 1, result, migrated=True, repaired=path.repaired) for result in results]
             if (part, at + 1) in self._divided:
                 paths.append(path._replace(version=at + 1))
             if orders:
                 paths.append(path._replace(version=at + 2))
             repaired = _without(row, staying)
             if repaired != row:
-                paths += [Path(at + by, repaired, path.migrated, repaired=True) for by in (1, 2)]
+                paths += [RowTransition(at + by, repaired, path.migrated, repaired=True) for by in (1, 2)]
         return paths
 
     # --- questions -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from phalanx.common.ids import MemberId
 from phalanx.endpoints.protocol import Effect, Perform, SendBytes, SendRequest
 from phalanx.machine.inputs import Call
 from phalanx.maps.call_plans import CallOwners
-from phalanx_proof.sim.checkers.redis_checker import Key
+from phalanx_proof.sim.checkers.redis_checker import RedisKey
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.options import REDIS
 from phalanx_proof.sim.workload.redis_users import RedisUsers, SimulatedGrid
@@ -126,7 +126,7 @@ class HazelcastUsers(RedisUsers):
                 self._on_event(client, kind, *_VERSION.unpack_from(message[0], _ANSWER.size + _VERSION.size))
                 continue
             if number not in client.asked:
-                self.wrong.append((Key(client.register.key), f"there was no request {number} to be answered"))
+                self.wrong.append((RedisKey(client.register.key), f"there was no request {number} to be answered"))
                 continue
             waiting, subject = client.asked.pop(number)
             client.waiting.remove((waiting, subject))
@@ -146,7 +146,9 @@ class HazelcastUsers(RedisUsers):
     def _on_event(self, client: Any, kind: int, version: int) -> None:
         """Take note of a view or a table: a client goes on with newer ones only."""
         if version < client.known_versions.get(kind, -1):
-            self.wrong.append((Key(client.register.key), f"event {kind:06x} tells version {version} after a newer one"))
+            self.wrong.append(
+                (RedisKey(client.register.key), f"event {kind:06x} tells version {version} after a newer one")
+            )
         client.known_versions[kind] = version
 
     def unmet(self) -> list[str]:
@@ -162,7 +164,7 @@ class HazelcastUsers(RedisUsers):
     def _on_refusal(self, client: Any, waiting: str, subject: Any, code: int, text: str) -> None:
         is_undone = code in _UNDONE
         if not is_undone and code != Code.INDETERMINATE:
-            self.wrong.append((Key(client.register.key), f"{waiting} was refused: {code} {text}"))
+            self.wrong.append((RedisKey(client.register.key), f"{waiting} was refused: {code} {text}"))
         if waiting == "come in":
             del self._clients[client.host.number]
         elif waiting == "incr" and is_undone:

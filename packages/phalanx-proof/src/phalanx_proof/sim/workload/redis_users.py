@@ -21,7 +21,7 @@ from phalanx.machine.inputs import Call
 from phalanx.node.local_access import LocalAccess
 from phalanx.wire import messages as m
 from phalanx_proof.sim.checkers.evidence import Evidence
-from phalanx_proof.sim.checkers.redis_checker import Counter, Key, Merges, Register, check_redis
+from phalanx_proof.sim.checkers.redis_checker import Merges, RedisCounter, RedisKey, Register, check_redis
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.options import REDIS, Options
 from phalanx_proof.sim.workload.calls import Workload
@@ -91,7 +91,7 @@ class _Client:
         self.rest = b""
 
 
-class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
+class RedisUsers(CallingProgram[tuple[_Client, int, RedisKey | None]]):
     """All these clients of one history. A request is remembered by the client, what its machine calls it, and the key that it writes."""
 
     stream = "redis"
@@ -99,9 +99,9 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
 
     def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
         super().__init__(options, workload, evidence)
-        self.counters = [Counter(b"counter %d" % number) for number in range(COUNTERS)]
+        self.counters = [RedisCounter(b"counter %d" % number) for number in range(COUNTERS)]
         self.registers: list[Register] = []
-        self.wrong: list[tuple[Key, str]] = []
+        self.wrong: list[tuple[RedisKey, str]] = []
         """Answers that no promise allows."""
         self.commands = 0
         """Commands that were answered without an error."""
@@ -174,7 +174,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
                 asked = client, effect.number, self._written(client, effect.request)
                 self._call(client.host, client.grid.member, Call(effect.partition, effect.request), asked)
 
-    def _written(self, client: _Client, request: Any) -> Key | None:
+    def _written(self, client: _Client, request: Any) -> RedisKey | None:
         """Return the key that a request writes; None: it only reads."""
         if isinstance(request, m.Get):
             return None
@@ -207,7 +207,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
                 self.errors += 1
                 self._on_error(client, kind, subject, line)
             elif mark != MARKS[kind]:
-                self.wrong.append((Key(client.register.key), f"{kind} was answered by {line!r}"))
+                self.wrong.append((RedisKey(client.register.key), f"{kind} was answered by {line!r}"))
             else:
                 self.commands += 1
                 self._on_answer(client, kind, subject, line)
@@ -225,7 +225,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
         is_undone = line.startswith((b"-TRYAGAIN", b"-OOM", b"-NOREPLICAS"))
         is_given_up = kind == "get" and line.startswith(READ_GIVEN_UP)
         if not is_undone and not is_given_up and not line.startswith(b"-INDETERMINATE"):
-            self.wrong.append((Key(client.register.key), f"{kind} was refused: {line!r}"))
+            self.wrong.append((RedisKey(client.register.key), f"{kind} was refused: {line!r}"))
         if kind == "incr" and is_undone:
             subject.sent -= 1
         elif kind == "set":
@@ -254,7 +254,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
             now, merges,
         )  # fmt: skip
 
-    def _may_be_lost(self, key: Key, now: Millis) -> bool:
+    def _may_be_lost(self, key: RedisKey, now: Millis) -> bool:
         """Return whether all replicas that had an acknowledged write of a key can be gone, or have given way to another side's."""
         evidence, options, data = self._evidence, self._options, to_data(key.key)
         if options.has_sides and key.acknowledged_by:

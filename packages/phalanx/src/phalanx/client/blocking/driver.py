@@ -16,8 +16,8 @@ from typing import Any
 
 from phalanx.client.blocking.connection import BlockingConnection, ConnectAttempt, RefusedByPeer
 from phalanx.client.core.client_core import DOUBT_AFTER_MS, ClientCore
-from phalanx.client.core.client_core.shared_state import SharedState
 from phalanx.client.core.pauses import Pauses
+from phalanx.client.core.shared_state import SharedState
 from phalanx.common.errors import EntryTooLarge, ProtocolError
 from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.machine.effects import Answer, Effect, Send

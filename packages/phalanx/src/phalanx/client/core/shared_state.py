@@ -11,7 +11,7 @@ import threading
 import time
 
 from phalanx.client.core.client_core import ClientCore
-from phalanx.client.core.client_core.cluster_affinity import ClusterState, Contact
+from phalanx.client.core.cluster_affinity import ClusterState, Contact
 from phalanx.common.ids import Millis, Target
 from phalanx.machine.effects import Effect
 from phalanx.wire.messages import TableReply
