@@ -6,7 +6,7 @@ import pytest
 
 from phalanx_proof.search import work
 from phalanx_proof.sim.event_logs import Trace
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 from phalanx_proof.sim.planted_bug import PlantedBug
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
@@ -15,7 +15,7 @@ from support.searches import Searcher
 _played: dict[tuple[str, str], Result] = {}
 
 
-def play_once(options: Options, planted: PlantedBug | None = None, *, trace: Trace | None = None) -> Result:
+def play_once(options: HistoryOptions, planted: PlantedBug | None = None, *, trace: Trace | None = None) -> Result:
     """Play a history, or give what came of it before; one whose events are wanted is played each time."""
     if trace is not None:
         return run(options, planted, trace=trace)

@@ -17,7 +17,7 @@ from phalanx_proof.search.store import Store
 from phalanx_proof.search.work import Chunk, SearchRow, play_chunk
 from phalanx_proof.sim.code_digest import code_digest, rules_in_code
 from phalanx_proof.sim.fault import FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.planted_bug import PlantedBug, load_planted_bug
 from phalanx_proof.sim.result import digest_of_all
 from phalanx_proof.sim.run import run, run_many
@@ -175,7 +175,7 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_played(searcher
 
 
 def test_a_history_that_breaks_the_simulator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(options: Options, planted: PlantedBug | None) -> object:
+    def broken(options: HistoryOptions, planted: PlantedBug | None) -> object:
         if options.seed == 1:
             raise KeyError("planted")
         return run(options, planted)
@@ -188,7 +188,7 @@ def test_a_history_that_breaks_the_simulator_costs_no_other(monkeypatch: pytest.
 
 
 def test_a_history_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(options: Options, planted: PlantedBug | None) -> object:
+    def endless(options: HistoryOptions, planted: PlantedBug | None) -> object:
         until = time.process_time() + 20
         while options.seed == 1 and time.process_time() < until:
             pass

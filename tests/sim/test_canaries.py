@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from phalanx_proof.sim.fault import DESTINATION, OTHER_REPLICA, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import repeat_command
 from phalanx_proof.sim.run import run
@@ -83,7 +83,7 @@ MIGRATION_FOUND_BY = {
 FROM_SEED = {"serve-on-waking": 132, "measure-by-another-alarm": 132, "resend-nothing": 29, "clear-unasked": 80}
 """Where to begin to look: only in one history of some thirty does anything tell of it."""
 
-STAGED: dict[str, Options] = {
+STAGED: dict[str, HistoryOptions] = {
     # The destination has yet to hear that it is to commit when the master goes on without another replica.
     "repair-undecided": options(
         "move-owner",

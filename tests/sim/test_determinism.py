@@ -7,7 +7,7 @@ import sys
 import msgspec
 import pytest
 
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import digest_of_all
 from phalanx_proof.sim.run import run, run_many
@@ -66,7 +66,7 @@ def test_the_order_of_sets_and_dicts_of_an_interpreter_does_not_matter(played: t
 
 def test_the_printed_options_are_the_whole_history() -> None:
     for options in (draw_options(5, Profile.FAILOVER), draw_options(12, Profile.MEMBERSHIP)):
-        again = msgspec.json.decode(msgspec.json.encode(options), type=Options)
+        again = msgspec.json.decode(msgspec.json.encode(options), type=HistoryOptions)
         assert again == options
         assert run(again).digest == run(options).digest
 

@@ -7,7 +7,7 @@ import pytest
 
 from phalanx.reports.trace_rows import PROCESS_EVENT, TraceWriter
 from phalanx_proof.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
@@ -21,7 +21,7 @@ FOUND_BY = {
 }
 
 
-def with_faults(*faults: Fault) -> Options:
+def with_faults(*faults: Fault) -> HistoryOptions:
     """A small history in which nothing else goes wrong."""
     return msgspec.structs.replace(draw_options(3, Profile.FAILOVER), faults=faults, duration_ms=6_000)
 

@@ -9,7 +9,7 @@ from phalanx.common.traits import Traits
 from phalanx.grid.replication.flow_control import QUIET_SIZE
 from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result, repeat_command
 from phalanx_proof.sim.run import run
@@ -25,7 +25,7 @@ def seeds(*numbers: int) -> pytest.MarkDecorator:
 some_seeds = seeds(*range(4))
 
 
-def situation(seed: int, members: int, *faults: Fault, **changes: object) -> Options:
+def situation(seed: int, members: int, *faults: Fault, **changes: object) -> HistoryOptions:
     """Members that start together, have a second to settle, and then meet these faults."""
     usual = {
         "members": members, "hosts": members, "start_at_ms": (0,) * members, "backups": 1, "partitions": 12,
@@ -36,7 +36,7 @@ def situation(seed: int, members: int, *faults: Fault, **changes: object) -> Opt
     return msgspec.structs.replace(draw_options(seed, Profile.QUIET), **(usual | changes))
 
 
-def play(options: Options) -> Result:
+def play(options: HistoryOptions) -> Result:
     result = run(options, story=True)
     told = "\n".join(f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations)
     assert not result.violations, f"{told}\n" + "\n".join(result.story[-80:]) + repeat_command(result)

@@ -12,7 +12,7 @@ import pytest
 
 from phalanx.membership.detect.connection_evidence import DESERTED_GRACE_MS
 from phalanx_proof.sim.fault import Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run
 
@@ -22,7 +22,7 @@ SHORT_MS = DESERTED_GRACE_MS - 40
 """A member is tried every 25 ms, and an answer is on its way for 10 ms at most."""
 
 
-def draw(seed: int, lasts_ms: tuple[int, int]) -> Options:
+def draw(seed: int, lasts_ms: tuple[int, int]) -> HistoryOptions:
     """Members that work all the time, and machines that refuse connections now and then, also the master's."""
     rng = Random(f"healthy:{seed}")
     options = draw_options(seed, Profile.QUIET)

@@ -8,7 +8,7 @@ from phalanx.common.ids import Millis, Target
 from phalanx.node.node import Node
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import GetAll
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.planted_bug import PlantedBug
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result, repeat_command
@@ -16,7 +16,7 @@ from phalanx_proof.sim.run import run
 from support.histories import blocks
 
 
-def play(options: Options) -> Result:
+def play(options: HistoryOptions) -> Result:
     """The result of a history in which nothing was violated."""
     result = run(options)
     told = "\n".join(f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations)

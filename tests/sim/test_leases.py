@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from phalanx_proof.sim.fault import Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
@@ -24,7 +24,7 @@ def play(seeds: range, profile: Profile = Profile.LEASE) -> list[Result]:
     return play_all(seeds, profile, lambda violation: violation.what in judged)
 
 
-def staged(*deaf_to: tuple[int, int], profile: Profile = Profile.LEASE) -> Options:
+def staged(*deaf_to: tuple[int, int], profile: Profile = Profile.LEASE) -> HistoryOptions:
     """Four members with leases of twice the heartbeat timeout; from then on nothing arrives on these ways."""
     faults = tuple(
         Fault(3_000, FaultKind.CUT_ONE_WAY, sender, receiver, lasts_ms=NEVER_HEALS) for sender, receiver in deaf_to

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from phalanx_proof.sim.fault import Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run
 
 IN_BRIEF, AT_LENGTH = range(4), range(12)
 
 
-def draw(seed: int) -> Options:
+def draw(seed: int) -> HistoryOptions:
     """Host 0 forms the cluster, and is not cut: whom the master does not reach it removes at once."""
     rng = Random(f"partial cuts:{seed}")
     options = draw_options(seed, Profile.QUIET)

@@ -8,7 +8,7 @@ import pytest
 from phalanx_proof.sim.checkers.findings import Violation
 from phalanx_proof.sim.code_digest import code_digest
 from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.planted_bug import load_planted_bug
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run
@@ -18,7 +18,7 @@ from phalanx_proof.sim.workload.calls import LOCKS
 from planted_bugs import CANARIES
 
 
-def first_violated(profile: Profile, canary: str, first_seed: int = 0) -> Options:
+def first_violated(profile: Profile, canary: str, first_seed: int = 0) -> HistoryOptions:
     return next(
         options
         for seed in range(first_seed, 40)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from phalanx_proof.sim.fault import Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.timeouts import SHORTEST_PART, Conditions, draw_timeouts
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
@@ -64,7 +64,7 @@ def test_stalled_links_deliver_late_what_they_held_back() -> None:
     assert not any(each.violations for each in stalled)
 
 
-def paused(lasts_ms: int, **changes: object) -> Options:
+def paused(lasts_ms: int, **changes: object) -> HistoryOptions:
     fault = Fault(20_000, FaultKind.PAUSE, 1, lasts_ms=lasts_ms)
     options = draw_timeouts(1, Conditions(pauses_per_minute=0, hangs=0))
     return msgspec.structs.replace(options, faults=(fault,), heartbeat_timeout_ms=3_000, **changes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 
 
 class Plot(NamedTuple):
@@ -46,10 +46,10 @@ def spare(kind: str) -> int:
     return PLOTS[kind].hosts
 
 
-def options(kind: str, *faults: Fault, seed: int = 0) -> Options:
+def options(kind: str, *faults: Fault, seed: int = 0) -> HistoryOptions:
     """The history of a kind of migration, with these faults besides the coming and going."""
     plot = PLOTS[kind]
-    return Options(
+    return HistoryOptions(
         seed=seed or plot.seeds[0],
         profile=Profile.MIGRATIONS,
         members=plot.members,

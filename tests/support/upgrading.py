@@ -25,7 +25,7 @@ from phalanx_proof.sim import inspection
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import Observer, World
 from phalanx_proof.sim.fault import FaultKind
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 from phalanx_proof.sim.planted_bug import PlantedBug
 
 from .released import PROTOCOL, ReleasedNode, release
@@ -47,7 +47,7 @@ class MixedWorld(World):
     """What happened in all histories that this process has played: a test asserts that there was something to see."""
 
     def __init__(
-        self, options: Options, observer: Observer, adapt: Callable[[Node], None] | None = None, *, plan: str
+        self, options: HistoryOptions, observer: Observer, adapt: Callable[[Node], None] | None = None, *, plan: str
     ) -> None:
         # Memory that runs out at a point of an input is planted in the parts of this tree's node.
         faults = tuple(fault for fault in options.faults if fault.kind is not FaultKind.MEMORY)

@@ -29,7 +29,7 @@ from phalanx_proof.cli.scenario import play_scenario
 from phalanx_proof.cli.search import search, summary_of, tell_findings
 from phalanx_proof.sim.code_digest import code_digest
 from phalanx_proof.sim.durations import distribution
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.planted_bug import load_planted_bug
 from phalanx_proof.sim.result import Result, digest_of_all, repeat_command
 from phalanx_proof.sim.run import run
@@ -233,7 +233,7 @@ def _replay(path: Path, canary: str, mode: _RunMode) -> bool:
     )
 
 
-def _play_and_tell(options: Options, canary: str, mode: _RunMode) -> tuple[Result, Options]:
+def _play_and_tell(options: HistoryOptions, canary: str, mode: _RunMode) -> tuple[Result, HistoryOptions]:
     planted = load_planted_bug(canary)
     if mode.is_shrunk:
         options = shrink(options, planted)
@@ -245,7 +245,12 @@ def _play_and_tell(options: Options, canary: str, mode: _RunMode) -> tuple[Resul
 
 
 def _conclude(
-    result: Result, options: Options, canary: str, mode: _RunMode, repeat: str, more: dict[str, Any] | None = None
+    result: Result,
+    options: HistoryOptions,
+    canary: str,
+    mode: _RunMode,
+    repeat: str,
+    more: dict[str, Any] | None = None,
 ) -> bool:
     if mode.save is not None:
         what = result.violations[0].what if result.violations else ""

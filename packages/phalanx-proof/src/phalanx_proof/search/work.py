@@ -20,7 +20,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Millis
 from phalanx.reports.trace_rows import TraceRow, TraceWriter
 from phalanx_proof.sim.code_digest import code_digest
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 from phalanx_proof.sim.planted_bug import PlantedBug, load_planted_bug
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
@@ -216,7 +216,7 @@ def examine(case: Case) -> Examined:
         return Examined(case, refused=f"{type(error).__name__}: {error}")
 
 
-def _smallest(options: Options, case: Case, planted: PlantedBug | None) -> Schedule:
+def _smallest(options: HistoryOptions, case: Case, planted: PlantedBug | None) -> Schedule:
     smallest = shrink(options, planted)
     result = run(smallest, planted)
     return Schedule(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.wire.view_events import ViewInstalled
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 
 CRASHED = "crashed"
 MASS = 5
@@ -20,7 +20,7 @@ PAUSES, HANGS, REMOVED_RUNNING = "pauses", "hangs", "removed while running"
 class Measures:
     """Watches ends and pauses of processes, and views."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: HistoryOptions) -> None:
         self.detected_after_ms: list[Millis] = []
         """From the crash or hang of a member to the first view of a master that had it, without it."""
         self.mass_join_versions = 0

@@ -31,7 +31,7 @@ from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.fault import FaultKind
 from phalanx_proof.sim.inspection import bytes_held, copies, has_entries, held_by, member_on, peek_at, purged_to
-from phalanx_proof.sim.options import MAP, REDIS, Options
+from phalanx_proof.sim.options import MAP, REDIS, HistoryOptions
 from phalanx_proof.sim.workload.calls import Workload
 
 
@@ -40,7 +40,7 @@ class Judges:
 
     def __init__(
         self,
-        options: Options,
+        options: HistoryOptions,
         workload: Workload,
         true_time: Callable[[], Millis],
         running: Callable[[], Collection[Node]],

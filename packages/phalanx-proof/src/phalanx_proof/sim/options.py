@@ -81,7 +81,7 @@ class Profile(enum.StrEnum):
     """Five members under a steady load, for the rate."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All that a history depends on, besides the code."""
 
     seed: int

@@ -24,7 +24,7 @@ from phalanx_proof.sim.inspection import bytes_held, member_on
 from phalanx_proof.sim.judges import Judges
 from phalanx_proof.sim.liveness import find_unmet
 from phalanx_proof.sim.memory_meter import MemoryMeter
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.planted_bug import PlantedBug
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
@@ -45,7 +45,7 @@ COUNTED_WITHIN_MS = 20_000
 """At rest a member has purged its tombstones, if they are purged at all, and gone over all of its data within this time."""
 NO_BUG = PlantedBug("")
 RESTS = "the cluster comes to rest after the last reads"
-PROGRAMS: tuple[tuple[Callable[[Options], object], type[Program]], ...] = (
+PROGRAMS: tuple[tuple[Callable[[HistoryOptions], object], type[Program]], ...] = (
     (lambda options: options.journal, JournalReaders),
     (lambda options: options.staging, StagedJobs),
     (lambda options: options.locks, LockUsers),
@@ -57,7 +57,7 @@ PROGRAMS: tuple[tuple[Callable[[Options], object], type[Program]], ...] = (
 
 
 def run(
-    options: Options, planted: PlantedBug | None = None, *, story: bool = False, trace: Trace | None = None
+    options: HistoryOptions, planted: PlantedBug | None = None, *, story: bool = False, trace: Trace | None = None
 ) -> Result:
     """Play the history of the options, perhaps with a bug planted in every member."""
     # A history grows until it is judged, and next to nothing of it is garbage: looking for some costs a tenth of the time.
@@ -79,7 +79,7 @@ def run_many(seeds: Iterable[int], profile: Profile = Profile.DEFAULT) -> Iterat
 class _Run:
     """Plays one history, and is the observer of its world."""
 
-    def __init__(self, options: Options, planted: PlantedBug, story: bool, trace: Trace | None) -> None:
+    def __init__(self, options: HistoryOptions, planted: PlantedBug, story: bool, trace: Trace | None) -> None:
         self._options = options
         self._planted = planted
         self._trace = trace

@@ -12,7 +12,7 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 from phalanx_proof.sim.planted_bug import load_planted_bug
 
 
@@ -29,7 +29,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The property that it violated; empty: none."""
     digest: str
     shrunk: bool = False
-    options: Options
+    options: HistoryOptions
 
 
 def write_schedule(path: Path, schedule: Schedule) -> None:

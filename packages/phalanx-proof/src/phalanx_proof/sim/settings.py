@@ -16,7 +16,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.profiles.timeouts import CONDITIONS, MOST_MEMBERS, Conditions, draw_timeouts
 
@@ -33,7 +33,7 @@ OF_ONE_MEMBER = frozenset({"cluster", "seeds", "zone", "capacity_weight", "lite"
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "": 1_000}
 MOST_CONFIGURATIONS = 1_000
 
-_OPTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name not in DRAWN_ONLY}
+_OPTIONS = {name: kind for name, kind in get_type_hints(HistoryOptions).items() if name not in DRAWN_ONLY}
 _MEMBERS = {
     name: kind
     for name, kind in get_type_hints(NodeConfig).items()
@@ -60,7 +60,7 @@ class Configuration(msgspec.Struct, frozen=True):
         profile = f" --profile {self.profile}" if self.profile is not Profile.DEFAULT else ""
         return profile + "".join(f" --set {name}={_as_written(value)}" for name, value in self.settings)
 
-    def draw(self, seed: int) -> Options:
+    def draw(self, seed: int) -> HistoryOptions:
         """Draw the history of a seed. Raises `UsageError` where the settings do not fit what it draws."""
         named = dict(self.settings)
         if self.profile is Profile.TIMEOUTS:

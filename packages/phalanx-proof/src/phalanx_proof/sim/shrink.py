@@ -19,7 +19,7 @@ import msgspec
 from phalanx.common.errors import PhalanxError
 from phalanx_proof.sim.checkers.findings import Violation
 from phalanx_proof.sim.fault import FaultKind
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 from phalanx_proof.sim.planted_bug import PlantedBug
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
@@ -52,7 +52,7 @@ def signature(violation: Violation) -> str:
     return f"{violation.what}: {error[1].strip()}" if error else violation.what
 
 
-def shrink(options: Options, planted: PlantedBug | None = None) -> Options:
+def shrink(options: HistoryOptions, planted: PlantedBug | None = None) -> HistoryOptions:
     """Return the smallest history found; the options themselves where nothing is violated."""
     result = run(options, planted)
     return _Shrinking(options, planted, result).play() if result.violations else options
@@ -61,14 +61,14 @@ def shrink(options: Options, planted: PlantedBug | None = None) -> Options:
 class _Shrinking:
     """The search for the smallest history."""
 
-    def __init__(self, options: Options, planted: PlantedBug | None, result: Result) -> None:
+    def __init__(self, options: HistoryOptions, planted: PlantedBug | None, result: Result) -> None:
         self._best = options
         self._planted = planted
         self._wanted = signature(result.violations[0])
         self._violated_at = result.violations[0].at_ms
         self._tries = self._inputs = 0
 
-    def play(self) -> Options:
+    def play(self) -> HistoryOptions:
         self._end_early()
         before = None
         while before != self._best and not self._is_spent():
@@ -83,7 +83,7 @@ class _Shrinking:
     def _is_spent(self) -> bool:
         return self._tries >= MOST_TRIES or self._inputs >= MOST_INPUTS
 
-    def _try(self, options: Options) -> bool:
+    def _try(self, options: HistoryOptions) -> bool:
         """Tell whether these options violate the same; then they are the smallest so far."""
         if self._is_spent():
             return False
@@ -98,7 +98,7 @@ class _Shrinking:
             self._best, self._violated_at = options, same[0].at_ms
         return bool(same)
 
-    def _while_it_helps(self, smaller: Callable[[Options], Iterator[Options]]) -> None:
+    def _while_it_helps(self, smaller: Callable[[HistoryOptions], Iterator[HistoryOptions]]) -> None:
         """Try each way to make the history smaller; after one that helps, begin again from there."""
         has_helped = True
         while has_helped and not self._is_spent():
@@ -115,7 +115,9 @@ class _Shrinking:
             pass
 
     def _fewer(
-        self, parts_of: Callable[[Options], Sequence[Part]], with_parts: Callable[[Options, list[Part]], Options]
+        self,
+        parts_of: Callable[[HistoryOptions], Sequence[Part]],
+        with_parts: Callable[[HistoryOptions, list[Part]], HistoryOptions],
     ) -> None:
         """Leave out as many parts as possible: halves first, then smaller runs, in the end one by one."""
         size = len(parts_of(self._best))
@@ -148,14 +150,14 @@ class _Shrinking:
         ):
             pass
 
-    def _plainer(self, options: Options) -> Iterator[Options]:
+    def _plainer(self, options: HistoryOptions) -> Iterator[HistoryOptions]:
         for name, plain in PLAIN.items():
             if getattr(options, name) != plain:
                 yield _replace(options, **{name: plain})
         if any(options.start_at_ms):
             yield _replace(options, start_at_ms=(0,) * options.members)
 
-    def _halved(self, options: Options) -> Iterator[Options]:
+    def _halved(self, options: HistoryOptions) -> Iterator[HistoryOptions]:
         for name in HALVED:
             if (value := getattr(options, name)) > 1:
                 yield _replace(options, **{name: value // 2})
@@ -163,7 +165,7 @@ class _Shrinking:
             for kind in options.mix:
                 yield _replace(options, mix={each: weight for each, weight in options.mix.items() if each != kind})
 
-    def _shorter(self, options: Options) -> Iterator[Options]:
+    def _shorter(self, options: HistoryOptions) -> Iterator[HistoryOptions]:
         for index, fault in enumerate(options.faults):
             if fault.lasts_ms > SHORTEST_MS:
                 shorter = msgspec.structs.replace(fault, lasts_ms=fault.lasts_ms // 2)
@@ -173,19 +175,19 @@ class _Shrinking:
             yield _ending(options, (last + options.duration_ms) // 2)
 
 
-def _replace(options: Options, **changes: object) -> Options:
+def _replace(options: HistoryOptions, **changes: object) -> HistoryOptions:
     return msgspec.structs.replace(options, **changes)
 
 
-def _ending(options: Options, at_ms: int) -> Options:
+def _ending(options: HistoryOptions, at_ms: int) -> HistoryOptions:
     return _replace(options, duration_ms=at_ms, faults=tuple(f for f in options.faults if f.at_ms < at_ms))
 
 
-def _calls(options: Options) -> list[int]:
+def _calls(options: HistoryOptions) -> list[int]:
     return [number for first, last in options.kept_calls or () for number in range(first, last + 1)]
 
 
-def _with_calls(options: Options, numbers: list[int]) -> Options:
+def _with_calls(options: HistoryOptions, numbers: list[int]) -> HistoryOptions:
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:
@@ -195,7 +197,7 @@ def _with_calls(options: Options, numbers: list[int]) -> Options:
     return _replace(options, kept_calls=tuple(ranges))
 
 
-def without_host(options: Options, gone: int) -> Options:
+def without_host(options: HistoryOptions, gone: int) -> HistoryOptions:
     """Return the options without a host: hosts behind it move up, and groups are cut without it."""
 
     def moved(host: int) -> int:

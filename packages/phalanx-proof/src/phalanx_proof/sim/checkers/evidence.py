@@ -11,13 +11,13 @@ from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.majority_checker import MajorityChecker
 from phalanx_proof.sim.checkers.merged_data import Survival
 from phalanx_proof.sim.checkers.table_checker import TableChecker
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 
 
 class Evidence:
     """The material of one history by which checkers and programs judge."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: HistoryOptions) -> None:
         self.options = options
         self.findings = Findings()
         self.counts: Counter[str] = Counter()

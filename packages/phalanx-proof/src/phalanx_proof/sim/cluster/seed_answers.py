@@ -12,7 +12,7 @@ from random import Random
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.machine.inputs import Input, SeedsFound
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.options import NO_SOURCES, Options
+from phalanx_proof.sim.options import NO_SOURCES, HistoryOptions
 
 ALONE_EVERY_MS: Millis = 1_000
 JOINED_EVERY_MS: Millis = 10_000
@@ -24,7 +24,7 @@ class SeedAnswers:
 
     def __init__(
         self,
-        options: Options,
+        options: HistoryOptions,
         call_at: Callable[..., None],
         now: Callable[[], Millis],
         feed: Callable[[Host, MemberId, Input], None],

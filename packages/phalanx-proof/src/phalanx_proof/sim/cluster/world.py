@@ -31,7 +31,7 @@ from phalanx_proof.sim.cluster.network import Network
 from phalanx_proof.sim.cluster.scarce_memory import SHOWN
 from phalanx_proof.sim.cluster.seed_answers import SeedAnswers
 from phalanx_proof.sim.fault import FaultKind
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 
 DIGEST_AFTER_BYTES = 1 << 16
 CODEC_CHECK_EVERY = 128
@@ -73,7 +73,9 @@ class Observer(Protocol):
 class World:
     """The hosts of one history and their clock, driven by `run_until`."""
 
-    def __init__(self, options: Options, observer: Observer, adapt: Callable[[Node], None] | None = None) -> None:
+    def __init__(
+        self, options: HistoryOptions, observer: Observer, adapt: Callable[[Node], None] | None = None
+    ) -> None:
         """`adapt`: changes each new member (to plant a bug, or to watch it)."""
         self.options = options
         self.queue = EventQueue()

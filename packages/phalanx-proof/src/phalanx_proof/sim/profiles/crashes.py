@@ -12,7 +12,7 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.choices import in_order, two_hosts
 
 USUAL_MIX = {
@@ -34,14 +34,14 @@ BROADCASTS = ("MembersUpdate", "TableUpdate", "TableChanges", "MastershipClaim",
 """Messages to several members, in the middle of which a crash is interesting."""
 
 
-def draw_default(rng: Random, seed: int, profile: Profile) -> Options:
+def draw_default(rng: Random, seed: int, profile: Profile) -> HistoryOptions:
     """Draw the history of a seed; in the profile `quiet` without faults."""
     members = rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 1, 1, 2))
     interval = rng.choice((200, 500, 1_000))
     timeout = interval * rng.choice((6, 10))
     duration = rng.randrange(5_000, 15_000)
-    options = Options(
+    options = HistoryOptions(
         seed=seed,
         profile=profile,
         members=members,
@@ -68,11 +68,11 @@ def draw_default(rng: Random, seed: int, profile: Profile) -> Options:
     return msgspec.structs.replace(options, faults=_draw_faults(rng, options))
 
 
-def draw_failover(rng: Random, seed: int, profile: Profile) -> Options:
+def draw_failover(rng: Random, seed: int, profile: Profile) -> HistoryOptions:
     """Draw the history of a seed."""
     members = rng.choice((3, 3, 4, 5))
     interval = rng.choice((300, 500))
-    options = Options(
+    options = HistoryOptions(
         seed=seed,
         profile=profile,
         members=members,
@@ -103,7 +103,7 @@ def draw_failover(rng: Random, seed: int, profile: Profile) -> Options:
     )
 
 
-def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
+def _draw_faults(rng: Random, options: HistoryOptions) -> tuple[Fault, ...]:
     per_second = rng.choice((0.1, 0.3, 0.6, 1.2))
     together = rng.choice((0.0, 0.3, 0.7))
     faults: list[Fault] = []
@@ -124,7 +124,7 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
 # --- faults that belong together ------------------------------------------------------------------------------------
 
 
-def _lag_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _lag_and_crash(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Slow down what a member sends to another, and crash it: some of that is lost."""
     host, other = two_hosts(rng, options)
     slower_by = min(rng.choice((100, 300, 800)), options.heartbeat_timeout_ms // 4)
@@ -132,7 +132,7 @@ def _lag_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
     return [lag, Fault(at + rng.randrange(50, 800), FaultKind.CRASH, host, lasts_ms=rng.choice((50, 1_000)))]
 
 
-def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _slow_master(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Let one member hear late from the master, which changes the view and crashes."""
     other, third = two_hosts(rng, options)
     lag = Fault(at, FaultKind.LAG, MASTER, other, lasts_ms=3_000, nth=min(1_500, options.heartbeat_timeout_ms // 3))
@@ -140,7 +140,7 @@ def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
     return [lag, change, Fault(at + rng.randrange(200, 900), FaultKind.CRASH, MASTER, lasts_ms=3_000)]
 
 
-def _half_sent(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _half_sent(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Crash a member, and the master when it has told only some of the others."""
     third = rng.randrange(options.hosts)
     what = rng.choice(("TableUpdate", "TableChanges", "MembersUpdate", "MigrationOrder", "MigrationCommit"))
@@ -149,14 +149,14 @@ def _half_sent(rng: Random, options: Options, at: Millis) -> list[Fault]:
     return [Fault(at, FaultKind.CRASH_SENDING, MASTER, lasts_ms=1_500, what=what, nth=nth), crash]
 
 
-def _lose_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _lose_and_crash(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Break a connection, and soon after crash one of its ends."""
     host, other = two_hosts(rng, options)
     lose = Fault(at, rng.choice((FaultKind.LOSE, FaultKind.LOSE_ONE_WAY)), host, other)
     return [lose, Fault(at + rng.randrange(5, 400), FaultKind.CRASH, rng.choice((host, other)), lasts_ms=1_000)]
 
 
-def _crash_while_copying(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _crash_while_copying(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Restart a member, and crash another one while the first is given its replicas."""
     host, other = two_hosts(rng, options)
     what = rng.choice((
@@ -166,27 +166,27 @@ def _crash_while_copying(rng: Random, options: Options, at: Millis) -> list[Faul
     return [Fault(at, FaultKind.CRASH, host, lasts_ms=500), second]
 
 
-def _leave_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _leave_and_crash(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Let a member leave in good order, and crash another one meanwhile."""
     host, other = two_hosts(rng, options)
     crash = Fault(at + rng.randrange(1, 600), FaultKind.CRASH, rng.choice((MASTER, other)), lasts_ms=1_500)
     return [Fault(at, FaultKind.LEAVE, rng.choice((MASTER, host)), lasts_ms=1_000), crash]
 
 
-def _flapping(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _flapping(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Break one connection again and again."""
     host, other = two_hosts(rng, options)
     every = rng.choice((7, 90))
     return [Fault(at + n * every, FaultKind.LOSE, host, other) for n in range(rng.randrange(3, 12))]
 
 
-def _restarts(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _restarts(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Crash one host as soon as it is back."""
     host, back, every = rng.randrange(options.hosts), rng.choice((1, 100)), rng.choice((200, 700, 2_000))
     return [Fault(at + n * every, FaultKind.CRASH, host, lasts_ms=back) for n in range(rng.randrange(2, 6))]
 
 
-def _all_leave(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _all_leave(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     """Let everybody but one leave at once and come back."""
     return [
         Fault(at + rng.randrange(50), FaultKind.LEAVE, host, lasts_ms=rng.randrange(100, 3_000))
@@ -207,7 +207,7 @@ FAULT_WEIGHTS = {
 }  # fmt: skip
 
 
-def _draw_fault(rng: Random, options: Options, at: Millis) -> Fault:
+def _draw_fault(rng: Random, options: HistoryOptions, at: Millis) -> Fault:
     hosts = options.hosts
     host = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))
     other = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))

@@ -16,7 +16,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.common.traits import Traits
 from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.choices import anybody, in_order, two_hosts
 
 LATENCIES = ((1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
@@ -30,12 +30,12 @@ FOREVER: Millis = 1 << 40
 """Until everything heals."""
 
 
-def draw_cuts(rng: Random, seed: int, profile: Profile) -> Options:
+def draw_cuts(rng: Random, seed: int, profile: Profile) -> HistoryOptions:
     """Draw the history of a seed."""
     members = rng.choice((2, 3, 3, 4, 4, 5, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 0, 1, 2))
     timeout = rng.choice((1_200, 2_000))
-    options = Options(
+    options = HistoryOptions(
         seed=seed,
         profile=profile,
         members=members,
@@ -72,7 +72,7 @@ def _draw_traits(rng: Random, hosts: int) -> tuple[Traits, ...]:
     return tuple(Traits(lite=host in lite) for host in range(hosts))
 
 
-def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
+def _draw_faults(rng: Random, options: HistoryOptions) -> tuple[Fault, ...]:
     faults: list[Fault] = []
     at = CUT_AFTER_MS + rng.randrange(1_000)
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
@@ -93,7 +93,7 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     return in_order(faults, options)
 
 
-def _how_long(rng: Random, options: Options) -> Millis:
+def _how_long(rng: Random, options: HistoryOptions) -> Millis:
     timeout = options.heartbeat_timeout_ms
     return rng.choice((rng.randrange(50, timeout), timeout + rng.randrange(timeout), 3 * timeout, FOREVER, FOREVER))
 
@@ -101,12 +101,12 @@ def _how_long(rng: Random, options: Options) -> Millis:
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
 
-def _two_sides(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
+def _two_sides(rng: Random, options: HistoryOptions, at: Millis, lasts: Millis) -> list[Fault]:
     inside = _some(rng, range(options.hosts))
     return _apart(rng, at, lasts, inside, [h for h in range(options.hosts) if h not in inside])
 
 
-def _three_sides(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
+def _three_sides(rng: Random, options: HistoryOptions, at: Millis, lasts: Millis) -> list[Fault]:
     sides: list[list[int]] = [[], [], []]
     for host in range(options.hosts):
         rng.choice(sides).append(host)
@@ -115,7 +115,7 @@ def _three_sides(rng: Random, options: Options, at: Millis, lasts: Millis) -> li
     return _cut_pairs(at, lasts, pairs, silent=silent)
 
 
-def _racks(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
+def _racks(rng: Random, options: HistoryOptions, at: Millis, lasts: Millis) -> list[Fault]:
     """Cut two groups from one another; the others reach both."""
     hosts = rng.sample(range(options.hosts), options.hosts)
     end = rng.randrange(1, max(options.hosts, 2))
@@ -123,12 +123,12 @@ def _racks(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fau
     return _apart(rng, at, lasts, hosts[:begin] or hosts[:1], hosts[end:])
 
 
-def _pairs(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
+def _pairs(rng: Random, options: HistoryOptions, at: Millis, lasts: Millis) -> list[Fault]:
     pairs = [two_hosts(rng, options) for _ in range(rng.choice((1, 1, 2, 3)))]
     return _cut_pairs(at, lasts, pairs, silent=rng.random() < 0.5)
 
 
-def _one_way(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
+def _one_way(rng: Random, options: HistoryOptions, at: Millis, lasts: Millis) -> list[Fault]:
     """Lose what some send to others."""
     if rng.random() < 0.5:
         senders, receivers = [[host] for host in two_hosts(rng, options)]
@@ -143,7 +143,7 @@ def _one_way(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[F
     ]
 
 
-def _flapping(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
+def _flapping(rng: Random, options: HistoryOptions, at: Millis, lasts: Millis) -> list[Fault]:
     """Let the same cut come and go."""
     every = rng.choice((300, options.heartbeat_timeout_ms, 2 * options.heartbeat_timeout_ms))
     one = rng.choice((_two_sides, _pairs, _racks))(rng, options, at, every * 2 // 3)
@@ -151,7 +151,7 @@ def _flapping(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[
     return [msgspec.structs.replace(fault, at_ms=at + n * every) for n in range(times) for fault in one]
 
 
-SHAPES: tuple[Callable[[Random, Options, Millis, Millis], list[Fault]], ...] = (
+SHAPES: tuple[Callable[[Random, HistoryOptions, Millis, Millis], list[Fault]], ...] = (
     _two_sides, _two_sides, _three_sides, _racks, _racks, _pairs, _pairs, _one_way, _flapping,
 )  # fmt: skip
 
@@ -172,7 +172,7 @@ def _cut_pairs(at: Millis, lasts: Millis, pairs: list[tuple[int, int]], *, silen
 # --- meanwhile ------------------------------------------------------------------------------------------------------
 
 
-def _meanwhile(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _meanwhile(rng: Random, options: HistoryOptions, at: Millis) -> list[Fault]:
     timeout = options.heartbeat_timeout_ms
     back = rng.choice((1, 200, 1_500))
     match rng.choice(
@@ -199,7 +199,7 @@ def _meanwhile(rng: Random, options: Options, at: Millis) -> list[Fault]:
             ]
 
 
-def _sometime(rng: Random, options: Options) -> Millis:
+def _sometime(rng: Random, options: HistoryOptions) -> Millis:
     return rng.randrange(CUT_AFTER_MS, options.duration_ms)
 
 

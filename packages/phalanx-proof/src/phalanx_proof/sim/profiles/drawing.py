@@ -10,7 +10,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import EVICTION_POLICIES, Protection
 from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import APPLIED, NO_SOURCES, REPLACED, Options, Profile
+from phalanx_proof.sim.options import APPLIED, NO_SOURCES, REPLACED, HistoryOptions, Profile
 from phalanx_proof.sim.profiles.crashes import draw_default, draw_failover
 from phalanx_proof.sim.profiles.cuts import draw_cuts
 from phalanx_proof.sim.profiles.exhaustion import add_exhaustion
@@ -35,7 +35,7 @@ WITH_CRASHES_AND_CUTS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, 
 """Profiles of whose histories several other profiles are made."""
 
 
-def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
+def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> HistoryOptions:
     """Draw the history of a seed."""
     if profile not in DRAWN:
         return MADE_OF_OTHERS[profile](seed)
@@ -55,13 +55,13 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     )
 
 
-def _draw_as(others: tuple[Profile, ...], profile: Profile, seed: int) -> Options:
+def _draw_as(others: tuple[Profile, ...], profile: Profile, seed: int) -> HistoryOptions:
     """Draw a history of one of the other profiles, by turns, for a profile that adds something to it."""
     options = draw_options(seed // len(others), others[seed % len(others)])
     return msgspec.structs.replace(options, seed=seed, profile=profile, merges_sides=options.has_sides)
 
 
-def _draw_journals(seed: int) -> Options:
+def _draw_journals(seed: int) -> HistoryOptions:
     """Draw a history of another profile with journals, some so short that readers miss events."""
     others = Profile.DEFAULT, Profile.MIGRATIONS, Profile.DEFAULT, Profile.CUTS, Profile.MIGRATIONS, Profile.FAILOVER
     options = _draw_as(others, Profile.JOURNAL, seed)
@@ -70,7 +70,7 @@ def _draw_journals(seed: int) -> Options:
     return msgspec.structs.replace(options, journal=capacity, heal_within_ms=5 * options.heal_within_ms)
 
 
-def _draw_discovery(seed: int) -> Options:
+def _draw_discovery(seed: int) -> HistoryOptions:
     """Draw a history of MEMBERSHIP in which members find their seeds."""
     rng = Random(f"discovery:{seed}")
     options = msgspec.structs.replace(
@@ -85,14 +85,14 @@ def _draw_discovery(seed: int) -> Options:
     return msgspec.structs.replace(options, seeds_known_at_ms=NO_SOURCES, mutual_seeds=True, member_settings={})
 
 
-def _draw_with_users(others: tuple[Profile, ...], profile: Profile, seed: int, **users: bool) -> Options:
+def _draw_with_users(others: tuple[Profile, ...], profile: Profile, seed: int, **users: bool) -> HistoryOptions:
     """Draw a history of another profile in which programs of other kinds call members, too, and the usual ones less often. `users`:
     the options that say which."""
     options = _draw_as(others, profile, seed)
     return msgspec.structs.replace(options, operations_per_second=options.operations_per_second // 4, **users)
 
 
-def _draw_locks(seed: int) -> Options:
+def _draw_locks(seed: int) -> HistoryOptions:
     """Draw a history of another profile in which programs use locks; in half of them owners forget all tokens but the last."""
     others = Profile.DEFAULT, Profile.MIGRATIONS, Profile.CUTS, Profile.FAILOVER, Profile.LEASE
     options = _draw_with_users(others, Profile.LOCKS, seed, locks=True)
@@ -100,16 +100,16 @@ def _draw_locks(seed: int) -> Options:
     return msgspec.structs.replace(options, member_settings={"max_lock_tokens": 1} if forgets else {})
 
 
-def _draw_redis(seed: int) -> Options:
+def _draw_redis(seed: int) -> HistoryOptions:
     return _draw_with_users(WITH_CRASHES_AND_CUTS, Profile.REDIS, seed, redis=True)
 
 
-def _draw_hazelcast(seed: int) -> Options:
+def _draw_hazelcast(seed: int) -> HistoryOptions:
     others = *WITH_CRASHES_AND_CUTS, Profile.LEASE
     return _draw_with_users(others, Profile.HAZELCAST, seed, redis=True, hazelcast=True)
 
 
-def _draw_bounds(seed: int) -> Options:
+def _draw_bounds(seed: int) -> HistoryOptions:
     """Draw a history of JOURNAL with bounds between one entry for each partition and one for each key, which can change."""
     options = draw_options(seed, Profile.JOURNAL)
     rng = Random(f"bounds:{seed}")
@@ -140,7 +140,7 @@ def _draw_bounds(seed: int) -> Options:
     )
 
 
-def _draw_memory(seed: int) -> Options:
+def _draw_memory(seed: int) -> HistoryOptions:
     """Draw a history of another profile in which each member has memory for a part of what it is to hold, or for somewhat more."""
     options = _draw_as(WITH_CRASHES_AND_CUTS, Profile.MEMORY, seed)
     share = Random(f"memory:{seed}").choice((0.3, 0.6, 0.8, 1.0, 1.5))
@@ -149,17 +149,17 @@ def _draw_memory(seed: int) -> Options:
     return msgspec.structs.replace(options, memory_limit=max(int(of_one * share), 10 * ENTRY))
 
 
-def _draw_staging(seed: int) -> Options:
+def _draw_staging(seed: int) -> HistoryOptions:
     return _with_time_for_journals(_draw_staging_jobs(seed))
 
 
-def _draw_staging_jobs(seed: int) -> Options:
+def _draw_staging_jobs(seed: int) -> HistoryOptions:
     """Draw a history of another profile in which jobs stage what they write."""
     others = Profile.MIGRATIONS, Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER
     return msgspec.structs.replace(_draw_as(others, Profile.STAGING, seed), staging=True)
 
 
-def _draw_staging_with_cuts(seed: int) -> Options:
+def _draw_staging_with_cuts(seed: int) -> HistoryOptions:
     """Draw a history of CUTS, or one of STAGING; in two of three, rows that nobody touches are dropped within seconds."""
     drawn = _draw_staging_jobs(seed // 2) if seed % 2 else draw_options(seed // 2, Profile.CUTS)
     staging_ms = Random(f"staging:{seed}").choice((0, 1_000, 2_500))
@@ -175,7 +175,7 @@ def _draw_staging_with_cuts(seed: int) -> Options:
     return _with_time_for_journals(staged)
 
 
-def _with_time_for_journals(options: Options) -> Options:
+def _with_time_for_journals(options: HistoryOptions) -> HistoryOptions:
     """Add to the time to heal what copies of full journals of staged maps take at most.
 
     1. A small chunk takes one event. 2. Two chunks are on the way at a time, so each costs half a round trip. 3. All
@@ -188,7 +188,7 @@ def _with_time_for_journals(options: Options) -> Options:
     return msgspec.structs.replace(options, heal_within_ms=heal_within_ms)
 
 
-def _draw_protection(rng: Random, options: Options) -> Protection:
+def _draw_protection(rng: Random, options: HistoryOptions) -> Protection:
     """Let the map ask for more than half of the members that hold data, in some histories with cuts."""
     if options.profile in (Profile.LEASE, Profile.WINDOW):
         return options.protection
@@ -206,8 +206,8 @@ def _draw_wall_clocks(rng: Random, hosts: int) -> tuple[Millis, ...]:
     )  # fmt: skip
 
 
-def _bench(seed: int) -> Options:
-    return Options(
+def _bench(seed: int) -> HistoryOptions:
+    return HistoryOptions(
         seed=seed,
         profile=Profile.BENCH,
         members=5,
@@ -232,7 +232,7 @@ def _bench(seed: int) -> Options:
     )
 
 
-DRAWN: dict[Profile, Callable[[Random, int, Profile], Options]] = {
+DRAWN: dict[Profile, Callable[[Random, int, Profile], HistoryOptions]] = {
     Profile.DEFAULT: draw_default,
     Profile.QUIET: draw_default,
     Profile.FAILOVER: draw_failover,
@@ -243,7 +243,7 @@ DRAWN: dict[Profile, Callable[[Random, int, Profile], Options]] = {
     Profile.MIGRATIONS: draw_migrations,
 }
 """Profiles with faults of their own."""
-MADE_OF_OTHERS: dict[Profile, Callable[[int], Options]] = {
+MADE_OF_OTHERS: dict[Profile, Callable[[int], HistoryOptions]] = {
     Profile.BENCH: _bench,
     Profile.TIMEOUTS: draw_timeouts,
     Profile.JOURNAL: _draw_journals,

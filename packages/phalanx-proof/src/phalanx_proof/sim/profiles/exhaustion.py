@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 
 from phalanx_proof.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 
 MEMORY_POINTS = (BEFORE, INSIDE, INSIDE, AFTER, CARRYING, CARRYING, CARRYING)
 """Where memory runs out, and how often it is drawn."""
@@ -15,7 +15,7 @@ _EXHAUSTED = (Profile.DEFAULT, Profile.FAILOVER, Profile.MIGRATIONS, Profile.MEM
 """Profiles in which processes crash; others are histories of these."""
 
 
-def add_exhaustion(options: Options) -> Options:
+def add_exhaustion(options: HistoryOptions) -> HistoryOptions:
     """Add, to some histories, memory, disks or logs that give out.
 
     Drawn from a random stream of its own, so all else in the history stays what it is.
@@ -34,7 +34,7 @@ def add_exhaustion(options: Options) -> Options:
     return msgspec.structs.replace(options, faults=tuple(faults))
 
 
-def _draw_memory(rng: Random, options: Options) -> Fault:
+def _draw_memory(rng: Random, options: HistoryOptions) -> Fault:
     host = rng.choice((MASTER, rng.randrange(options.hosts)))
     back = rng.choice((1, rng.randrange(1, 1_000), rng.randrange(1_000, 10_000)))
     at = rng.randrange(min(1_000, options.duration_ms - 1), options.duration_ms)
@@ -43,7 +43,7 @@ def _draw_memory(rng: Random, options: Options) -> Fault:
     )
 
 
-def _draw_disk(rng: Random, options: Options) -> Fault:
+def _draw_disk(rng: Random, options: HistoryOptions) -> Fault:
     kind = rng.choice((FaultKind.DISK, FaultKind.DISK, FaultKind.LOSE_LOG))
     at, host = rng.randrange(options.duration_ms), rng.randrange(options.hosts)
     return Fault(at, kind, host, lasts_ms=rng.randrange(100, options.duration_ms))

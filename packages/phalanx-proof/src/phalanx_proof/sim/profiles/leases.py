@@ -11,14 +11,14 @@ from random import Random
 import msgspec
 
 from phalanx.common.map_settings import Protection
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.cuts import draw_cuts
 
 WRONG_PPM = 10_000
 MIX = {"put": 50, "get": 40, "put_if_absent": 5, "remove": 5}
 
 
-def draw_leases(rng: Random, seed: int, profile: Profile) -> Options:
+def draw_leases(rng: Random, seed: int, profile: Profile) -> HistoryOptions:
     """Draw the history of a seed; in the profile `window` the same one without leases."""
     options = draw_cuts(rng, seed, profile)
     drift = [

@@ -13,7 +13,7 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.choices import in_order
 
 SIZES = (1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 8, 10, 12, 16, 25)
@@ -30,14 +30,14 @@ CRASH_POINTS = (
 BROADCASTS = ("MembersUpdate", "MastershipClaim", "MergeOrder", "Heartbeat", "JoinResponse", "ExplicitSuspicion")
 
 
-def draw_membership(rng: Random, seed: int, profile: Profile) -> Options:
+def draw_membership(rng: Random, seed: int, profile: Profile) -> HistoryOptions:
     """Draw the history of a seed."""
     members = rng.choice(SIZES)
     hosts = members + rng.choice((0, 0, 1, 2, 5))
     interval = rng.choice((200, 500, 1_000))
     timeout = interval * rng.choice((5, 10))
     at_once = rng.random() < 0.4
-    options = Options(
+    options = HistoryOptions(
         seed=seed,
         profile=profile,
         members=members,
@@ -73,7 +73,7 @@ def draw_membership(rng: Random, seed: int, profile: Profile) -> Options:
     return msgspec.structs.replace(options, faults=faults, failure_detector=detector)
 
 
-def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
+def _draw_faults(rng: Random, options: HistoryOptions) -> tuple[Fault, ...]:
     together = rng.choice((0.0, 0.4, 0.8))
     faults: list[Fault] = []
     at = 0
@@ -90,7 +90,7 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     return in_order(faults, options)
 
 
-def _flapping(rng: Random, options: Options) -> list[Fault]:
+def _flapping(rng: Random, options: HistoryOptions) -> list[Fault]:
     """Let one way between two hosts come and go."""
     host, other = rng.randrange(options.hosts), rng.randrange(options.hosts)
     at, every = rng.randrange(500, options.duration_ms), rng.choice((100, 700, options.heartbeat_timeout_ms))
@@ -98,7 +98,7 @@ def _flapping(rng: Random, options: Options) -> list[Fault]:
     return [Fault(at + n * every, kind, host, other, lasts_ms=every // 2) for n in range(rng.randrange(2, 8))]
 
 
-def _draw_fault(rng: Random, options: Options, at: Millis) -> Fault:
+def _draw_fault(rng: Random, options: HistoryOptions, at: Millis) -> Fault:
     hosts, timeout = options.hosts, options.heartbeat_timeout_ms
     host = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))
     other = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))

@@ -16,7 +16,7 @@ import msgspec
 
 from phalanx.common.traits import Traits
 from phalanx_proof.sim.fault import DESTINATION, MASTER, MIGRATION_KINDS, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.choices import anybody, in_order
 
 LATENCIES = ((1, 2), (1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
@@ -53,12 +53,12 @@ SLOW = (
 """Role that is slow, and at which of the last messages of a migration."""
 
 
-def draw_migrations(rng: Random, seed: int, profile: Profile) -> Options:
+def draw_migrations(rng: Random, seed: int, profile: Profile) -> HistoryOptions:
     """Draw the history of a seed."""
     members = rng.choice((2, 3, 3, 3, 4, 4, 5, 6))
     hosts = members + rng.choice((0, 1, 1, 2, 3))
     timeout = rng.choice((1_200, 2_000))
-    options = Options(
+    options = HistoryOptions(
         seed=seed,
         profile=profile,
         members=members,
@@ -96,7 +96,7 @@ def _draw_traits(rng: Random, hosts: int) -> tuple[Traits, ...]:
     return tuple(Traits(rng.choice(zones), rng.choice(weights), host in lite) for host in range(hosts))
 
 
-def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
+def _draw_faults(rng: Random, options: HistoryOptions) -> tuple[Fault, ...]:
     faults = _draw_moves(rng, options)
     crashes = rng.randrange(options.backups + 1) if rng.random() < 0.7 else rng.randrange(1, 6)
     faults += [_draw_crash(rng, options) for _ in range(crashes)]
@@ -109,14 +109,14 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     return in_order(faults, options)
 
 
-def _draw_divisions(rng: Random, options: Options) -> list[Fault]:
+def _draw_divisions(rng: Random, options: HistoryOptions) -> list[Fault]:
     """Draw divisions of the partitions, from a stream of its own: all else is the same in histories without."""
     count = rng.choice((0, 0, 0, 1, 2))
     at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
     return [Fault(at_ms, FaultKind.DIVIDE, MASTER, nth=rng.choice((2, 2, 3))) for at_ms in at]
 
 
-def _draw_demotions(rng: Random, options: Options) -> list[Fault]:
+def _draw_demotions(rng: Random, options: HistoryOptions) -> list[Fault]:
     """Draw members that hold no data for a while, from a stream of its own: all else is the same in histories without."""
     count = rng.choice((0, 0, 0, 1, 2, 4))
     at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
@@ -125,7 +125,7 @@ def _draw_demotions(rng: Random, options: Options) -> list[Fault]:
     ]
 
 
-def _draw_backups(rng: Random, options: Options) -> list[Fault]:
+def _draw_backups(rng: Random, options: HistoryOptions) -> list[Fault]:
     """Draw other numbers of backups, as `_draw_demotions` draws; at most one fewer, as what is lost then is excused."""
     count = rng.choice((0, 0, 0, 0, 0, 1, 2, 3))
     at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
@@ -135,7 +135,7 @@ def _draw_backups(rng: Random, options: Options) -> list[Fault]:
     ]
 
 
-def _draw_moves(rng: Random, options: Options) -> list[Fault]:
+def _draw_moves(rng: Random, options: HistoryOptions) -> list[Fault]:
     """Let members come and go in good order."""
     faults: list[Fault] = []
     at = MOVE_AFTER_MS + rng.randrange(300)
@@ -159,7 +159,7 @@ def _draw_moves(rng: Random, options: Options) -> list[Fault]:
     return faults
 
 
-def _draw_crash(rng: Random, options: Options) -> Fault:
+def _draw_crash(rng: Random, options: HistoryOptions) -> Fault:
     at = rng.randrange(MOVE_AFTER_MS, options.duration_ms)
     back = rng.choice((0, rng.randrange(1, 100), rng.randrange(100, 2_000)))
     if rng.random() < 0.15:
@@ -171,7 +171,7 @@ def _draw_crash(rng: Random, options: Options) -> Fault:
     return Fault(at, kind, role, lasts_ms=back, what=what, nth=nth, during=_draw_kind(rng))
 
 
-def _draw_disturbance(rng: Random, options: Options) -> Fault:
+def _draw_disturbance(rng: Random, options: HistoryOptions) -> Fault:
     """Break a connection or slow somebody down; not for so long that a living member is taken for dead."""
     at = rng.randrange(MOVE_AFTER_MS, options.duration_ms)
     timeout, grace = options.heartbeat_timeout_ms, options.connection_grace_ms
@@ -197,7 +197,7 @@ def _draw_disturbance(rng: Random, options: Options) -> Fault:
             return Fault(at, FaultKind.PAUSE_ON, role, lasts_ms=pause, what=what, nth=nth, during=during)
 
 
-def _draw_pair(rng: Random, options: Options) -> list[Fault]:
+def _draw_pair(rng: Random, options: HistoryOptions) -> list[Fault]:
     """Slow down one that takes part in a migration at one of its last steps, and remove another one meanwhile."""
     at = rng.randrange(MOVE_AFTER_MS, options.duration_ms)
     during = rng.choice(("move-owner", "move-owner", "move-backup", "copy", "shift-up", "shift-down"))

@@ -17,7 +17,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx_proof.sim.durations import HUNG_MS
 from phalanx_proof.sim.fault import Fault, FaultKind
-from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.options import HistoryOptions, Profile
 
 SETTLED_MS: Millis = 10_000
 """Members have joined by then: nothing goes wrong earlier."""
@@ -47,10 +47,10 @@ CONDITIONS = frozenset(Conditions.__struct_fields__)
 USUAL_CONDITIONS = Conditions()
 
 
-def draw_timeouts(seed: int, conditions: Conditions = USUAL_CONDITIONS) -> Options:
+def draw_timeouts(seed: int, conditions: Conditions = USUAL_CONDITIONS) -> HistoryOptions:
     """Draw the history of a seed under such conditions."""
     members = conditions.members
-    return Options(
+    return HistoryOptions(
         seed=seed,
         profile=Profile.TIMEOUTS,
         members=members,

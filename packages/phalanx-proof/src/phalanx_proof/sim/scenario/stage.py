@@ -25,7 +25,7 @@ from phalanx_proof.sim.checkers.view_checker import ViewChecker
 from phalanx_proof.sim.cluster.host import Channel, Host
 from phalanx_proof.sim.cluster.network import Network
 from phalanx_proof.sim.cluster.world import World
-from phalanx_proof.sim.options import SOURCES, Options, Profile
+from phalanx_proof.sim.options import SOURCES, HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.scenario.facts import Names, ScenarioFact
 from phalanx_proof.sim.scenario.programs import Programs
@@ -41,7 +41,7 @@ Sent = tuple[str, str, str]
 """Kind of a message, and the hosts that it is from and to."""
 
 
-class StageOptions(Options, frozen=True, kw_only=True):
+class StageOptions(HistoryOptions, frozen=True, kw_only=True):
     """Options of a world without chance; `config` is what the next process is started with."""
 
     config: NodeConfig

@@ -21,7 +21,7 @@ from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.history.operations import Operation, Outcome
 from phalanx_proof.sim.options import MAP as MAP
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 
 TEXT = b"\xff\xff\xff\xf5"
 """The type id of a string: what keys and values begin with."""
@@ -42,7 +42,7 @@ HANDED_BACK_CODES = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 class Workload:
     """Issues calls at every member that has joined, and keeps the history."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: HistoryOptions) -> None:
         self.operations: list[Operation] = []
         self.pending: dict[int, Operation] = {}
         self.others: dict[int, MemberId] = {}

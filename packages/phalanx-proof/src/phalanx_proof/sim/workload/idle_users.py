@@ -15,7 +15,7 @@ from phalanx.wire import messages as m
 from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.checkers.idle_checker import IdleChecker, Life, Use
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.options import IDLE, IDLE_MS, Options
+from phalanx_proof.sim.options import IDLE, IDLE_MS, HistoryOptions
 from phalanx_proof.sim.workload.calls import TEXT, Workload
 from phalanx_proof.sim.workload.program import CallingProgram
 
@@ -31,7 +31,7 @@ class IdleUsers(CallingProgram[tuple[Host, MemberId, Life, Millis]]):
 
     stream = "idle"
 
-    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+    def __init__(self, options: HistoryOptions, workload: Workload, evidence: Evidence) -> None:
         super().__init__(options, workload, evidence)
         self._lives: list[Life] = []
         self._checker = IdleChecker(evidence.findings, options.accuracy_ms)

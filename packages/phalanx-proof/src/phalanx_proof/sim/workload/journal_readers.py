@@ -18,7 +18,7 @@ from phalanx_proof.sim.checkers.journal_checker import EventRun, JournalChecker,
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.history.operations import Operation
 from phalanx_proof.sim.history.request_ids import BRIEF_FROM
-from phalanx_proof.sim.options import BRIEF, MAP, Options
+from phalanx_proof.sim.options import BRIEF, MAP, HistoryOptions
 from phalanx_proof.sim.workload.calls import Workload
 from phalanx_proof.sim.workload.program import Program
 
@@ -49,7 +49,7 @@ class JournalReaders(Program):
 
     stream = "followers"
 
-    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+    def __init__(self, options: HistoryOptions, workload: Workload, evidence: Evidence) -> None:
         super().__init__(options, workload, evidence)
         self._findings = evidence.findings
         self._checker = JournalChecker(evidence.findings)

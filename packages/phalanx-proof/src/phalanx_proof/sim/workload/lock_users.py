@@ -24,7 +24,7 @@ from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.checkers.lock_checker import LockChecker
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.history.lock_history import FencedWrite, Grant, LockAnswer
-from phalanx_proof.sim.options import LOCKED, Options
+from phalanx_proof.sim.options import LOCKED, HistoryOptions
 from phalanx_proof.sim.workload.calls import TEXT, Workload
 from phalanx_proof.sim.workload.program import CallingProgram
 
@@ -63,7 +63,7 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
 
     stream = "locks"
 
-    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+    def __init__(self, options: HistoryOptions, workload: Workload, evidence: Evidence) -> None:
         super().__init__(options, workload, evidence)
         self._grants: list[Grant] = []
         self._last: list[Grant] = []

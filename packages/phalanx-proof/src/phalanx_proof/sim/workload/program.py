@@ -13,7 +13,7 @@ from phalanx.wire.messages import Reply
 from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
-from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.options import HistoryOptions
 from phalanx_proof.sim.workload.calls import Workload
 
 
@@ -25,7 +25,7 @@ class Program:
     settle_ms: Millis = 0
     """How long the healed cluster runs on before it is judged."""
 
-    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+    def __init__(self, options: HistoryOptions, workload: Workload, evidence: Evidence) -> None:
         self._options = options
         self._workload = workload
         self._evidence = evidence
@@ -97,7 +97,7 @@ Asked = TypeVar("Asked")
 class CallingProgram(Program, Generic[Asked]):
     """Programs whose calls are numbered with those of the workload."""
 
-    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+    def __init__(self, options: HistoryOptions, workload: Workload, evidence: Evidence) -> None:
         super().__init__(options, workload, evidence)
         self._pending: dict[int, Asked] = {}
         """Number of a call under way to what was asked."""

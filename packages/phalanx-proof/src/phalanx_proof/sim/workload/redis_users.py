@@ -23,7 +23,7 @@ from phalanx.wire import messages as m
 from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.checkers.redis_checker import Merges, RedisCounter, RedisKey, Register, check_redis
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.options import REDIS, Options
+from phalanx_proof.sim.options import REDIS, HistoryOptions
 from phalanx_proof.sim.workload.calls import Workload
 from phalanx_proof.sim.workload.program import CallingProgram
 from phalanx_protocols.resp.connection import RespConnection
@@ -47,7 +47,7 @@ class SimulatedGrid:
     view: MembersView | None = None
     table: PartitionTable | None = None
 
-    def __init__(self, host: Host, member: MemberId, workload: Workload, options: Options) -> None:
+    def __init__(self, host: Host, member: MemberId, workload: Workload, options: HistoryOptions) -> None:
         self.host, self.member = host, member
         self._workload, self._options = workload, options
         self._last = 0
@@ -97,7 +97,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, RedisKey | None]]):
     stream = "redis"
     most_together = MOST_TOGETHER
 
-    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+    def __init__(self, options: HistoryOptions, workload: Workload, evidence: Evidence) -> None:
         super().__init__(options, workload, evidence)
         self.counters = [RedisCounter(b"counter %d" % number) for number in range(COUNTERS)]
         self.registers: list[Register] = []

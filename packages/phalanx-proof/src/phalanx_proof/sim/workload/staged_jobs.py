@@ -35,7 +35,7 @@ from phalanx_proof.sim.history.operations import NEVER
 from phalanx_proof.sim.history.request_ids import ADMIN_FROM, JOBS_FROM
 from phalanx_proof.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
 from phalanx_proof.sim.inspection import held_by_owners
-from phalanx_proof.sim.options import APPLIED, REPLACED, Options
+from phalanx_proof.sim.options import APPLIED, REPLACED, HistoryOptions
 from phalanx_proof.sim.workload.calls import Workload
 from phalanx_proof.sim.workload.journal_readers import check_journals
 from phalanx_proof.sim.workload.program import Program
@@ -84,7 +84,7 @@ class StagedJobs(Program):
 
     stream = "staged"
 
-    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+    def __init__(self, options: HistoryOptions, workload: Workload, evidence: Evidence) -> None:
         super().__init__(options, workload, evidence)
         self._stop_ms = 2 * int(options.member_settings.get("staging_ms", 0))
         """For how long a program stops between two pages; 0: for none."""
