@@ -78,7 +78,7 @@ class Cluster:
                 self.answers[effect.reply.id] = effect.reply
 
     def begin(self, request: Any, **named: Any) -> None:
-        self.router.begin(Call(0, request, **named), self.now)
+        self.router.begin_call(Call(0, request, **named), self.now)
         self.take()
 
     def lose(self, member: Target) -> None:
@@ -108,7 +108,7 @@ class Cluster:
             match step:
                 case CallOwners(requests=requests, lost=lost):
                     for partition, request in requests:
-                        self.router.begin(Call(partition, request, None, 0, lost), self.now)
+                        self.router.begin_call(Call(partition, request, None, 0, lost), self.now)
                         self.take()
                     while not all(request.id in self.answers for _, request in requests):
                         self.advance()

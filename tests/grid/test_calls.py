@@ -69,7 +69,7 @@ class Routed:
         self.answer: Any = None
         if owner is not None:
             self.router.on_table(owned_by(owner), 0)
-        self.router.begin(Call(0, request, to), 0)
+        self.router.begin_call(Call(0, request, to), 0)
         self._take()
 
     def _take(self) -> None:
@@ -406,7 +406,7 @@ def test_calls_end_in_their_order_and_leave_nothing_behind() -> None:
     router = CallRouter(TIMEOUT_MS, out)
     router.on_table(owned_by(A), 0)
     for number in range(1, 50):
-        router.begin(Call(0, m.Get(number, MAP, KEY)), number)
+        router.begin_call(Call(0, m.Get(number, MAP, KEY)), number)
     for number in range(2, 50, 2):
         router.on_reply(A, m.ErrorReply(number, ErrorCode.NOT_READY, "later"), 60)
     now = 60
@@ -535,7 +535,7 @@ class Several:
         self.ended: list[tuple[int, int]] = []
 
     def begin(self, request_id: int, now: int, within_ms: int = 0) -> None:
-        self.router.begin(Call(0, m.GetAll(request_id, MAP, [KEY]), None, within_ms), now)
+        self.router.begin_call(Call(0, m.GetAll(request_id, MAP, [KEY]), None, within_ms), now)
 
     def run(self) -> list[tuple[int, int]]:
         self.out.take()

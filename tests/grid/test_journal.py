@@ -334,10 +334,10 @@ def test_what_an_owner_wrote_alone_may_be_read_while_it_gets_a_backup() -> None:
 def test_marks_tell_what_is_confirmed() -> None:
     marks = JournalMarks(10, 5)
     assert marks.confirm(9) == -1
-    marks.note(11, 6)
-    marks.note(12, 9)
+    marks.add_mark(11, 6)
+    marks.add_mark(12, 9)
     assert marks.confirm(11) == 6
-    marks.note(13, 10)
+    marks.add_mark(13, 10)
     marks.forget(12)
     assert marks.confirm(11) == 6
     assert [marks.confirm(12), marks.confirm(20)] == [9, 10]

@@ -16,7 +16,7 @@ def test_the_answer_to_the_first_try_does_not_end_a_call_that_was_sent_again() -
     out = Outbox()
     router = CallRouter(10_000, out)
     router.on_table(build_table([(OWNER,)], [1]), 0)
-    router.begin(Call(0, Put(7, "m", KEY, VALUE, 0)), 0)
+    router.begin_call(Call(0, Put(7, "m", KEY, VALUE, 0)), 0)
     assert out.take() == [Send(OWNER, Put(7, "m", KEY, VALUE, 0))]
     # The connection by which the owner answers breaks; the one by which it is asked still carries the first try.
     router.on_link(LinkLost(OWNER), 1)

@@ -50,7 +50,7 @@ class Pace:
             self.sent.append((name, at))
             return size * max_bytes // FULL
 
-        self.pacer.take(chunk, now, urgent=urgent)
+        self.pacer.send_chunk(chunk, now, urgent=urgent)
 
     def run(self, until: Millis) -> None:
         """Wake the pacer whenever it wants."""
@@ -180,9 +180,9 @@ def test_chunks_are_larger_while_no_caller_has_work() -> None:
         allowed.append(max_bytes)
         return max_bytes
 
-    p.pacer.take(chunk, 100, urgent=False)
+    p.pacer.send_chunk(chunk, 100, urgent=False)
     p.traffic.last_at = 101
-    p.pacer.take(chunk, 101, urgent=False)
+    p.pacer.send_chunk(chunk, 101, urgent=False)
     assert allowed == [QUIET_SIZE * FULL, FULL]
 
 
@@ -197,7 +197,7 @@ def test_larger_chunks_have_a_bound_unless_usual_ones_are_larger(usual: int, qui
         allowed.append(max_bytes)
         return 0
 
-    CopyPacer(TARGET_MS, usual, CallerTraffic()).take(chunk, 100, urgent=False)
+    CopyPacer(TARGET_MS, usual, CallerTraffic()).send_chunk(chunk, 100, urgent=False)
     assert allowed == [quiet]
 
 

@@ -39,7 +39,7 @@ def addresses(*texts: str) -> tuple[Address, ...]:
 
 def found_by(lookups: SeedLookups) -> FoundSeeds:
     lookups.ask()
-    return wait_for(lookups.take, "the look-up has ended")
+    return wait_for(lookups.take_changes, "the look-up has ended")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_resolver_that_hangs_is_told_and_asked_by_one_thread_only(monkeypatch:
         lookups.ask()
     assert time.monotonic() - began < 10
     goes_on.set()
-    assert wait_for(lookups.take, "it has answered").addresses == ("10.0.0.1:5701",)
+    assert wait_for(lookups.take_changes, "it has answered").addresses == ("10.0.0.1:5701",)
     assert len(asked) == 1
 
 

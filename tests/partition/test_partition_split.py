@@ -436,13 +436,13 @@ def test_who_is_asked_for_a_partition_that_there_is_not_any_more_hands_it_back()
     router = CallRouter(10_000, out)
     one = build_table([("A", "B"), ("B", "A")], [1, 1])  # type: ignore[list-item]  # any texts name members
     router.on_table(one.with_partition_count(4), 0)
-    router.begin(Call(3, m.ScanPartition(7, MAP, 3, 4, b"", 1_000)), 1)
+    router.begin_call(Call(3, m.ScanPartition(7, MAP, 3, 4, b"", 1_000)), 1)
     key = next(key for key in KEYS if partition_of(key, 4) == 3)
-    router.begin(Call(3, m.Get(8, MAP, key)), 1)
+    router.begin_call(Call(3, m.Get(8, MAP, key)), 1)
     out.take()
     router.on_table(one, 2)
     effects = out.take()
     assert [e.reply.code for e in effects if isinstance(e, Answer)] == [ErrorCode.NOT_OWNER]  # type: ignore[union-attr]
-    router.begin(Call(3, m.ScanPartition(9, MAP, 3, 4, b"", 1_000)), 3)
+    router.begin_call(Call(3, m.ScanPartition(9, MAP, 3, 4, b"", 1_000)), 3)
     router.on_time(30)
     assert [e.reply.code for e in out.take() if isinstance(e, Answer)] == [ErrorCode.NOT_OWNER]  # type: ignore[union-attr]

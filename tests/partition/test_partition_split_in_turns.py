@@ -223,7 +223,7 @@ def test_a_child_that_another_member_gets_meanwhile_is_dropped_and_the_rest_is_w
     grid.follower.follow_table(table.with_changes({1: c.slots("AC")}), {}, reconfirmed=False)
     assert list(undivided.children()) == [0]
     while undivided:
-        undivided.go_on(())
+        undivided.sort_entries(())
     assert {p: set(replica.maps[MAP].entries) for p, replica in grid.follower.replicas.items()} == {
         0: belonging(2)[0],
     }

@@ -68,15 +68,15 @@ def clear_before_commit(node: Node) -> None:
 def commit_copy_early(node: Node) -> None:
     """The owner is ready as soon as it is ordered, and the destination commits whatever it has of the partition."""
     replace(node.grid.follower, "refusal_to_commit", lambda message: None)
-    outgoing, original = node.grid.outgoing, node.grid.outgoing.go_on
+    outgoing, original = node.grid.outgoing, node.grid.outgoing.advance_migration
 
-    def go_on(owned: OwnedPartition, now: Millis) -> None:
+    def advance_migration(owned: OwnedPartition, now: Millis) -> None:
         state = outgoing.active.get(owned.number)
         if state is not None and state.stage is MigrationStage.COPYING and state.destination.member in owned.streams:
             outgoing._report(owned, state, done=True)
         original(owned, now)
 
-    replace(outgoing, "go_on", go_on)
+    replace(outgoing, "advance_migration", advance_migration)
 
 
 def serve_while_sealed(node: Node) -> None:
@@ -179,9 +179,9 @@ def become_lite_at_once(node: Node) -> None:
 
 def forget_the_last_child(node: Node) -> None:
     """A partition is divided into one child less than there are."""
-    undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.go_on
+    undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.sort_entries
 
-    def go_on(wanted: Container[int]) -> None:
+    def sort_entries(wanted: Container[int]) -> None:
         before = undivided.children()
         original(wanted)
         count = len(node.grid.ownership.owned)
@@ -189,14 +189,14 @@ def forget_the_last_child(node: Node) -> None:
             if child >= count - undivided._of:
                 node.grid.follower.replicas.pop(child, None)
 
-    replace(undivided, "go_on", go_on)
+    replace(undivided, "sort_entries", sort_entries)
 
 
 def end_divisions_early(node: Node) -> None:
     """The children of a partition are taken for whole after the first turn of its division."""
-    undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.go_on
+    undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.sort_entries
 
-    def go_on(wanted: Container[int]) -> None:
+    def sort_entries(wanted: Container[int]) -> None:
         under_way = list(undivided._under_way)
         original(wanted)
         for division in under_way:
@@ -204,7 +204,7 @@ def end_divisions_early(node: Node) -> None:
                 node.grid.follower.replicas.update(division.children)
                 undivided._end(division)
 
-    replace(undivided, "go_on", go_on)
+    replace(undivided, "sort_entries", sort_entries)
 
 
 MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {

@@ -113,7 +113,7 @@ class CallRouter:
     def __repr__(self) -> str:
         return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
 
-    def begin(self, call: Call, now: Millis) -> None:
+    def begin_call(self, call: Call, now: Millis) -> None:
         request, target = call.request, call.to
         if self._ended:
             self._out.add(Answer(ErrorReply(request.id, ErrorCode.UNAVAILABLE, self._ended)))

@@ -145,10 +145,10 @@ class OutgoingMigrations:
             )
         elif outgoing.stage is MigrationStage.REPORTED:
             self._report(owned, outgoing, done=True)
-        self.go_on(owned, now)
+        self.advance_migration(owned, now)
         return begins
 
-    def go_on(self, owned: OwnedPartition, now: Millis) -> None:
+    def advance_migration(self, owned: OwnedPartition, now: Millis) -> None:
         """Advance the migration of a partition after a change of its streams."""
         outgoing = self.active.get(owned.number)
         if outgoing is None or outgoing.stage is MigrationStage.REPORTED:

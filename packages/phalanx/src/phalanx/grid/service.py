@@ -410,7 +410,7 @@ class GridService:
 
     def _note_progress(self, owned: OwnedPartition, now: Millis) -> None:
         if self.outgoing.active:
-            self.outgoing.go_on(owned, now)
+            self.outgoing.advance_migration(owned, now)
         if owned.is_settled:
             self.leader.note_settled(owned.number)
 

@@ -202,13 +202,13 @@ class MapPlans(Plans):
                     open_from(number),
                 )  # fmt: skip
                 asked.append((partition, slice_))
-            replies = tally.take((yield call.ask(asked)))
+            replies = tally.count_replies((yield call.ask(asked)))
             refused, refusal = call.take_replies(range(len(asked)), replies, tally.check)
             scan.note([None if place in refused else reply for place, reply in enumerate(replies)])
             at_once = SLICES_AT_ONCE if refusal is None else at_once
             if refusal is not None:
                 yield from call.find_newer_table(refusal)
-        return tally.end()
+        return tally.total()
 
     def scan_data(self, partitions: Iterable[int], partition_count: int, most: int = 1) -> Scan[PageReply]:
         """Return a scan of serialised keys and values of these partitions, of `partition_count` in total. `most`: pages requested at once."""

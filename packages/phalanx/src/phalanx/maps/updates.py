@@ -55,7 +55,7 @@ class Tally:
         self._first = (b"", "")
         """The first key that was refused, and why."""
 
-    def take(self, replies: list[Any]) -> list[Any]:
+    def count_replies(self, replies: list[Any]) -> list[Any]:
         """Count the slices that were done. Return the replies; who asks again cannot name an operation whose partition
         was divided, so its outcome is unknown."""
         for reply in replies:
@@ -78,7 +78,7 @@ class Tally:
             reply = ErrorReply(reply.id, reply.code, text, reply.lost)
         expect(reply, UpdatedReply, self._function)
 
-    def end(self) -> int:
+    def total(self) -> int:
         """Return how many entries were changed. Raises `UpdateFailed` if the function refused some."""
         if not self._failed:
             return self._changed

@@ -27,7 +27,7 @@ class Inheritance:
         self._gone = gone
         self._wishes = wishes
 
-    def take(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
+    def learn_past(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
         """Take over what the incarnation before this one knew. Return this process's memory of majorities."""
         self.note_time(now)
         if past is not None:
@@ -69,7 +69,7 @@ class Incarnation:
 
     def begin(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
         """Begin, after another incarnation if there is a past. Return this process's memory of majorities."""
-        return self._inheritance.take(past, now)
+        return self._inheritance.learn_past(past, now)
 
     def note_time(self, now: Millis) -> None:
         """Note the time while this member joins."""

@@ -430,7 +430,7 @@ class MembershipService:
         else:
             self.wishes.to_leave = True
             if state.is_master:
-                self.leave_requests.begin(self.this, now)
+                self.leave_requests.begin_leave(self.this, now)
             elif state.master is not None and state.master != self.this:
                 self._local.out.send(state.master, LeaveRequest())
 

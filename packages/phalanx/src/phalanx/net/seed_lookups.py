@@ -62,7 +62,7 @@ class SourceAnswer(NamedTuple):
 
 
 class SeedLookups:
-    """The look-ups of some sources. `ask` begins them, `take` tells what they have given; neither waits."""
+    """The look-ups of some sources. `ask` begins them, `take_changes` tells what they have given; neither waits."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._looks = [_Look(source) for source in sources]
@@ -73,7 +73,7 @@ class SeedLookups:
         for look in self._looks:
             look.begin()
 
-    def take(self) -> FoundSeeds | None:
+    def take_changes(self) -> FoundSeeds | None:
         """Return what is found, if that has changed since the last call; None: it has not, or nothing has answered yet."""
         answers = [look.answer() for look in self._looks]
         if all(answer is None for answer in answers):
@@ -215,7 +215,7 @@ class SeedPlaces:
         """Ask the sources again, if that was not done just now, and take what they have given by now."""
         if self._lookups is not None:
             self._lookups.ask()
-            self._found = self._lookups.take() or self._found
+            self._found = self._lookups.take_changes() or self._found
 
     def wait(self, within_s: float = FIRST_WITHIN_S) -> float:
         """Wait until an address is known, and return how many seconds are left. Raises `ConnectError` if there is none in time."""

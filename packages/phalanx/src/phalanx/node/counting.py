@@ -55,7 +55,7 @@ class Counts:
             self._out.send(caller, not_joined(request))
             return
         size = bytes_of(request)
-        self._grid.waiting.begin(caller, size)
+        self._grid.waiting.add_request(caller, size)
         if why := self._grid.waiting.turned_away(caller, size):
             self._grid.replies.fail(caller, request.id, ErrorCode.NOT_READY, why)
             return
@@ -80,7 +80,7 @@ class Counts:
                 room -= next(counting)
         except StopIteration as done:
             self._under_way.popleft()
-            self._grid.waiting.end(caller, size)
+            self._grid.waiting.remove_request(caller, size)
             self._out.send(caller, done.value)
         self._due_at = now + PAUSE_MS
 

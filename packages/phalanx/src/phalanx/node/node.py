@@ -213,7 +213,7 @@ class Node:
             for message in event.messages:
                 self._on_message(event.sender, message, now)
         elif isinstance(event, Call):
-            self.calls.begin(event, now)
+            self.calls.begin_call(event, now)
             if not self._is_serving:
                 if event.to is None:  # a request to one named member only looks, and assigns nothing
                     self.coordinator.want_table(now)

@@ -167,7 +167,7 @@ class ClientCore:
 
     def call(self, call: Call, now: Millis) -> list[Effect]:
         """Begin a call. Its one `Answer` is among the returned effects or later ones."""
-        self._router.begin(call, now)
+        self._router.begin_call(call, now)
         if self._router.waiting or now >= self.news_at:
             self._ask(now)
         if self._contact.through:

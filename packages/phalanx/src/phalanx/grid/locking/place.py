@@ -47,13 +47,13 @@ class WaiterCount:
         self._counted = counted
         self.waiters = 0
 
-    def begin(self, waiter: Waiter) -> None:
+    def add_waiter(self, waiter: Waiter) -> None:
         self.waiters += 1
-        self._counted.begin(waiter.caller, waiter.size)
+        self._counted.add_request(waiter.caller, waiter.size)
 
-    def end(self, waiter: Waiter) -> None:
+    def remove_waiter(self, waiter: Waiter) -> None:
         self.waiters -= 1
-        self._counted.end(waiter.caller, waiter.size)
+        self._counted.remove_request(waiter.caller, waiter.size)
 
 
 class Place:
@@ -88,7 +88,7 @@ class Place:
     def enter(self, waiter: Waiter) -> None:
         """Put a caller into the queue, behind all that have waited for as long."""
         self.leave(waiter.holder)
-        self._count.begin(waiter)
+        self._count.add_waiter(waiter)
         if self._by_holder is None:
             self._by_holder = {}
         self._turns += 1
@@ -109,13 +109,13 @@ class Place:
         waiter = self._by_holder.pop(holder, None) if self._by_holder else None
         if waiter is not None:
             del self.queue[bisect_left(self.queue, _order(waiter), key=_order)]
-            self._count.end(waiter)
+            self._count.remove_waiter(waiter)
         return waiter
 
     def leave_first(self) -> Waiter:
         """Take the caller out of the queue that has waited longest, and return it."""
         waiter = self.queue.pop(0)
-        self._count.end(waiter)
+        self._count.remove_waiter(waiter)
         if self._by_holder:
             del self._by_holder[waiter.holder]
         return waiter
@@ -124,7 +124,7 @@ class Place:
         """Take all callers out of the queue, and return them in its order."""
         queue, self.queue = self.queue, []
         for waiter in queue:
-            self._count.end(waiter)
+            self._count.remove_waiter(waiter)
         self._by_holder = None
         self._untils.clear()
         return queue

@@ -242,7 +242,7 @@ class DataMerging:
         if pacer is None:
             self._send_next(sending, now, self._copies.chunk_bytes)
         else:
-            pacer.take(partial(self._send_next, sending), now, urgent=False)
+            pacer.send_chunk(partial(self._send_next, sending), now, urgent=False)
 
     def _send_next(self, sending: MergeSender, now: Millis, max_bytes: int) -> int:
         """Send the next keys of a replica. Return about how many bytes they have with their values.

@@ -17,7 +17,7 @@ class JournalMarks:
         self._marks = deque([(seq, next_sequence)])
         self._readable = readable
 
-    def note(self, seq: int, next_sequence: int) -> None:
+    def add_mark(self, seq: int, next_sequence: int) -> None:
         self._marks.append((seq, next_sequence))
 
     def confirm(self, seq: int) -> int:
@@ -70,7 +70,7 @@ class CommittedOffsets:
             marks = self._marks[name] = JournalMarks(self._began_at, begun, begun if self._is_alone else -1)
         return marks
 
-    def note(self, name: str, seq: int) -> None:
+    def mark_write(self, name: str, seq: int) -> None:
         """Mark how far the journal of a map has come with a write that was applied."""
         journal, marks = self._replica.journals.get(name), self._marks_of(name)
         if journal is None:
@@ -79,7 +79,7 @@ class CommittedOffsets:
         elif marks is None:
             self._marks[name] = JournalMarks(seq, journal.next)
         else:
-            marks.note(seq, journal.next)
+            marks.add_mark(seq, journal.next)
             self._open[name] = marks
 
     def forget(self, seq: int) -> None:
@@ -88,7 +88,7 @@ class CommittedOffsets:
             if not marks.forget(seq):
                 del self._open[name]
 
-    def end(self, name: str, confirmed: int | None) -> int:
+    def find_offset(self, name: str, confirmed: int | None) -> int:
         """Return the committed offset of a map's journal; -1: not known for any event.
 
         `confirmed`: the sequence number up to which writes are confirmed; None: there are no replicas to confirm.

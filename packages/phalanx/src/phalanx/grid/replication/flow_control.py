@@ -67,7 +67,7 @@ class CopyLane:
         self.allowance = 0
         """Bytes that can still be sent in this turn: small chunks share a turn."""
 
-    def go_on(self, now: Millis, gap_ms: Millis, bytes_at_once: int, chunk_bytes: int) -> None:
+    def send_chunks(self, now: Millis, gap_ms: Millis, bytes_at_once: int, chunk_bytes: int) -> None:
         """Send the chunks that can be sent now."""
         while self.chunks:
             if now >= self.next_at:
@@ -113,7 +113,7 @@ class CopyPacer:
     def __repr__(self) -> str:
         return f"CopyPacer(gap_ms={self.gap_ms}, waiting={len(self._usual.chunks)}, urgent={len(self._urgent.chunks)})"
 
-    def take(self, chunk: Chunk, now: Millis, *, urgent: bool) -> None:
+    def send_chunk(self, chunk: Chunk, now: Millis, *, urgent: bool) -> None:
         """Send a chunk now, or in a later turn."""
         lane = self._urgent if urgent else self._usual
         lane.chunks.append(chunk)
@@ -123,9 +123,9 @@ class CopyPacer:
     def _go_on(self, lane: CopyLane, now: Millis) -> None:
         if not self._traffic.is_there(now) and not self._traffic_elsewhere.is_there(now):
             chunk_bytes = max(self._chunk_bytes, min(QUIET_SIZE * self._chunk_bytes, QUIET_MOST_BYTES))
-            lane.go_on(now, QUIET_GAP_MS, QUIET_CHUNKS * chunk_bytes, chunk_bytes)
+            lane.send_chunks(now, QUIET_GAP_MS, QUIET_CHUNKS * chunk_bytes, chunk_bytes)
         else:
-            lane.go_on(now, GAP_MS if lane is self._urgent else self.gap_ms, self._chunk_bytes, self._chunk_bytes)
+            lane.send_chunks(now, GAP_MS if lane is self._urgent else self.gap_ms, self._chunk_bytes, self._chunk_bytes)
 
     def next_deadline(self) -> Millis | None:
         usual, urgent = self._usual, self._urgent

@@ -122,7 +122,7 @@ class Follower:
             return
         self.drop_copy(partition)
         if self.undivided.begin_for(partition):
-            self.undivided.go_on((partition,))
+            self.undivided.sort_entries((partition,))
         replica = self._find(partition)
         if replica is None and message.base_epoch == 0 and message.base_seq == 0:
             # A partition without any write yet begins empty at all members.
@@ -290,7 +290,7 @@ class Follower:
         }
         for partition in [p for p in held if p not in listed and p not in unfinished]:
             self.deferred_free.add(held[partition])
-        self.undivided.begin(listed, former_count, table)
+        self.undivided.begin_splits(listed, former_count, table)
 
     def _finalize(
         self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]

@@ -134,7 +134,7 @@ class OwnedPartition:
             waits = waits or (stream.counts and stream.index <= coldest)
         self._log.append(message)
         if self.replica.journals:
-            self._readable.note(message.map, message.seq)
+            self._readable.mark_write(message.map, message.seq)
         if waits and write is not None:
             waiting = self._waiting.get(coldest)
             if waiting is None:
@@ -167,13 +167,13 @@ class OwnedPartition:
         also before they can be read.
         """
         if not self.streams:
-            return self._readable.end(name, None)
+            return self._readable.find_offset(name, None)
         coldest, confirmed = self.maps.of(name).backups.synchronous, self.replica.seq
         for stream in self.streams.values():
             if stream.counts and stream.index <= coldest:
                 is_known = stream.state in (StreamState.IN_SYNC, StreamState.CATCHING_UP)
                 confirmed = min(confirmed, stream.acked if is_known else -1)
-        return self._readable.end(name, confirmed)
+        return self._readable.find_offset(name, confirmed)
 
     def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> None:
         """Take the acknowledgement of a replica that has all writes up to a sequence number."""
@@ -396,7 +396,7 @@ class OwnedPartition:
             self._send_chunk(stream, now, 0)
         else:
             # Urgent for a stream that counts: callers wait for it.
-            pacer.take(partial(self._send_chunk, stream), now, urgent=stream.counts)
+            pacer.send_chunk(partial(self._send_chunk, stream), now, urgent=stream.counts)
 
     def _send_chunk(self, stream: Stream, now: Millis, max_bytes: int) -> int:
         """Send a chunk of the stream's copy, if that is still under way and has more. Return about how many bytes were

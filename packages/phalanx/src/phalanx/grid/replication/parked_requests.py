@@ -41,13 +41,13 @@ class ParkedRequests:
         caller, request = self.released.popleft()
         if not self.released:
             self.alarm.set(NEVER)
-        self.counted.end(caller, bytes_of(request))
+        self.counted.remove_request(caller, bytes_of(request))
         return caller, request
 
     def admits(self, caller: Target, request: Request) -> bool:
         """Count a request that is to wait until `take`. If it is one too many, the caller is told to ask again later."""
         size = bytes_of(request)
-        self.counted.begin(caller, size)
+        self.counted.add_request(caller, size)
         if why := self.counted.turned_away(caller, size):
             self._out.send(caller, ErrorReply(request.id, ErrorCode.NOT_READY, why))
         return not why

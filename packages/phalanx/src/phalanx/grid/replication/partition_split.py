@@ -76,7 +76,7 @@ class UndividedReplicas:
         """Whether a split is under way."""
         return bool(self._under_way)
 
-    def begin(self, held: Mapping[int, Replica], former_count: int, table: PartitionTable) -> None:
+    def begin_splits(self, held: Mapping[int, Replica], former_count: int, table: PartitionTable) -> None:
         """Take the replicas whose partitions the table has split. Those among them that are children of a split under
         way are split further by that."""
         self._of, self._count = former_count, table.partition_count
@@ -148,7 +148,7 @@ class UndividedReplicas:
         for division in [division for division in self._under_way if not division.children]:
             self._end(division)
 
-    def go_on(self, wanted: Container[int]) -> None:
+    def sort_entries(self, wanted: Container[int]) -> None:
         """Sort some more entries: of a split that makes one of the wanted partitions, if there is one, else of the
         oldest split."""
         for_them = (self._division_of[child] for child in self._division_of if child in wanted)
@@ -168,7 +168,7 @@ class UndividedReplicas:
         """Split what is left in one go: this incarnation ends, and serves no requests."""
         self.begin_all()
         while self._under_way:
-            self.go_on(())
+            self.sort_entries(())
 
     def replicas(self) -> Iterable[Replica]:
         """Return the replicas whose split is not done."""
@@ -230,7 +230,7 @@ class PartitionsAwaitingSplit:
         if self.partitions:
             undivided.begin_for(self._parked.most_wanted(self.partitions))
         if undivided.is_under_way:
-            undivided.go_on(self._parked.waiting)
+            undivided.sort_entries(self._parked.waiting)
         for partition in [partition for partition in self.partitions if not undivided.lacks(partition)]:
             self._take(partition, now)
         for partition in [partition for partition in undivided.questions if not undivided.lacks(partition)]:

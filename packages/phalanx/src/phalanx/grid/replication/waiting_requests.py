@@ -45,7 +45,7 @@ class WaitingRequests:
     def __repr__(self) -> str:
         return f"WaitingRequests({self.total}, {format_bytes(self.held_bytes)}, refused={self.refused})"
 
-    def begin(self, caller: Target, size: int) -> None:
+    def add_request(self, caller: Target, size: int) -> None:
         """Count a request that waits from now on. `size`: its bytes."""
         self.total += 1
         self.held_bytes += size
@@ -53,7 +53,7 @@ class WaitingRequests:
         if is_client(caller):
             self._of[caller] = self._of.get(caller, 0) + 1
 
-    def end(self, caller: Target, size: int) -> None:
+    def remove_request(self, caller: Target, size: int) -> None:
         """Stop counting a request, which waits no longer."""
         self.total -= 1
         self.held_bytes -= size
@@ -80,7 +80,7 @@ class WaitingRequests:
     def turned_away(self, caller: Target, size: int) -> str:
         """End the waiting of the caller's request that was counted last, if it is one too many, and say why."""
         if why := self.excess(caller):
-            self.end(caller, size)
+            self.remove_request(caller, size)
             self.refused += 1
         return why
 

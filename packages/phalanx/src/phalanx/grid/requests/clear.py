@@ -39,7 +39,7 @@ class Clears:
         if not admission.refuse_hidden(call) and admission.check_ownership(call, request.partitions, request.of):
             write = PendingWrite(call.caller, DoneReply(request.id), 1, request.map)
             left = deque(dict.fromkeys(request.partitions))
-            self._turns.begin(Work(call.caller, request, write, left, partial(self._clear_in, {})), call.now)
+            self._turns.begin_work(Work(call.caller, request, write, left, partial(self._clear_in, {})), call.now)
 
     def _clear_in(
         self, parts_left: dict[int, int], work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn

@@ -60,7 +60,7 @@ class StagedSteps:
         already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
         write = PendingWrite(caller, CountReply(request.id, len(due) - already), 1, request.map)
         left = deque(owned.number for owned in owned_ones)
-        self._turns.begin(Work(caller, request, write, left, self._do_in), now)
+        self._turns.begin_work(Work(caller, request, write, left, self._do_in), now)
 
     def _is_due(self, owned: OwnedPartition, request: ChangeStaged) -> bool:
         return is_due(self._ownership.table.maps.content_of(request.map), owned, request)

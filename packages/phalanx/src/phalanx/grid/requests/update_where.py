@@ -136,7 +136,7 @@ class SliceMaker:
         if order is None:
             self._scans.hold(call, request.partition, store)
             return None
-        self._scans.note(store, call.now)
+        self._scans.note_scan(store, call.now)
         return self._go_through(call, store, order.behind(request.after_key), wanted)
 
     def _go_through(

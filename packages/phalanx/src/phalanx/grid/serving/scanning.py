@@ -53,15 +53,15 @@ class WaitingScans:
             self._due_at = call.now + PAUSE_MS
         waiting = self._waiting.setdefault((partition, call.request.map), (store, deque()))[1]
         waiting.append((call.caller, call.request))
-        self.note(store, call.now)
+        self.note_scan(store, call.now)
 
     def answer(self, call: GridCall[Request], store: MapStore | None, page: Reply) -> None:
         """Answer a scan with a page. `store`: where it was read; None: there is none."""
         if store is not None:
-            self.note(store, call.now)
+            self.note_scan(store, call.now)
         self._replies.send(call.caller, page)
 
-    def note(self, store: MapStore, now: Millis) -> None:
+    def note_scan(self, store: MapStore, now: Millis) -> None:
         """Note that a scan uses the order of a store."""
         if store.order is not None:
             store.order.used_at = now

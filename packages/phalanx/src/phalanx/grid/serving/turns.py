@@ -104,14 +104,14 @@ class WorkInTurns:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, work: Work[Any], now: Millis) -> None:
+    def begin_work(self, work: Work[Any], now: Millis) -> None:
         """Begin a request whose checks have passed; finish it in this turn if it is short."""
         waiting, size = self._replies.waiting, bytes_of(work.request)
-        waiting.begin(work.caller, size)
+        waiting.add_request(work.caller, size)
         if why := waiting.turned_away(work.caller, size):
             self._replies.fail(work.caller, work.request.id, ErrorCode.NOT_READY, why)
         elif self._go_on(work, now, is_first=True):
-            waiting.end(work.caller, size)
+            waiting.remove_request(work.caller, size)
         else:
             self.go_on_later(work, now)
 
@@ -157,7 +157,7 @@ class WorkInTurns:
             self._is_over(self._under_way.popleft())
 
     def _is_over(self, work: Work[Any]) -> None:
-        self._replies.waiting.end(work.caller, bytes_of(work.request))
+        self._replies.waiting.remove_request(work.caller, bytes_of(work.request))
 
     def next_deadline(self) -> Millis | None:
         return self._turn_at if self._under_way else None

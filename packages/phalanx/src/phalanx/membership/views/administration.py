@@ -56,7 +56,7 @@ class Administration:
         self._leaving.last_acks.on_time(now)
         if self._next_publication is not None and now >= self._next_publication:
             self._next_publication = self._admission.next_publication(now)
-            self._admission.tell()
+            self._admission.send_view()
 
     def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
         """Note that a member has a view, and continue what waited for that."""

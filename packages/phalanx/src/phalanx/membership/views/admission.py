@@ -172,7 +172,7 @@ class JoinRequests:
         if self._refusals.refuse(sender, message, self._admission.queued):
             return
         if self._redirects.admits:
-            self._admission.take(message, now)
+            self._admission.admit(message, now)
         else:
             self._redirects.redirect(sender, message)
 
@@ -202,7 +202,7 @@ class Admission:
         """Note links that members must prove before they come back, because they are removed for them."""
         self._links.note([(address_of(one), address_of(other)) for one, other in links], now)
 
-    def take(self, message: JoinRequest, now: Millis) -> None:
+    def admit(self, message: JoinRequest, now: Millis) -> None:
         """Admit a joiner now, or with the next view; answer a member again."""
         state, joiner = self._state, message.member
         if joiner not in state.members:
@@ -259,7 +259,7 @@ class Admission:
         new = self._state.joined().with_change(self._local.this, frozenset(), ())
         self._installation.publish(new, rule, now)
 
-    def tell(self) -> None:
+    def send_view(self) -> None:
         """Send the present view to all members of it."""
         self._installation.tell()
 

@@ -35,11 +35,11 @@ class LeaveRequests:
         """Start the leaving of a member that asks for it, as the master."""
         state, duties = self._state, self._duties
         if state.is_master and sender in state.members and sender not in duties.leaving:
-            self.begin(sender, now)
+            self.begin_leave(sender, now)
             to_hand_over = duties.replicas_to_hand_over(sender, state.joined())
             self._local.out.record(LeaveStarted(sender, to_hand_over))
 
-    def begin(self, member: MemberId, now: Millis) -> None:
+    def begin_leave(self, member: MemberId, now: Millis) -> None:
         """Move, as the master, the replicas of a member away, because it asked to leave."""
         if self._duties.begin_leaving(member, self._state.joined(), now):
             self._state.tell_change()

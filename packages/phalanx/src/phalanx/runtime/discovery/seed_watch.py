@@ -61,7 +61,7 @@ class SeedWatch:
             self._asked_at = now
             self._lookups.ask()
         self._timer = asyncio.get_running_loop().call_later(POLL_S, call, lambda: self._look(view, call))
-        if (found := self._lookups.take()) is not None:
+        if (found := self._lookups.take_changes()) is not None:
             self._tell(found)
 
     def _tell(self, found: FoundSeeds) -> None:
