@@ -1,6 +1,6 @@
 """The contract of an endpoint: a machine that speaks another system's protocol on one connection of a member.
 
-The driver (`runtime.endpoint_connections`, and the simulator's) gives a machine the bytes that arrive and the outcomes of what it
+The driver (`runtime.endpoints.endpoint_connections`, and the simulator's) gives a machine the bytes that arrive and the outcomes of what it
 asked for. The machine returns effects: bytes to send, requests to owners, steps of a plan, the end of the connection. It does no
 I/O and reads no clock: `now` comes with each input, and never goes backwards. What it may read at once is a `GridAccess`.
 

@@ -1,4 +1,4 @@
-"""The shapes of the answers of `/api/…`, from which its OpenAPI document is made. What is in them is made in `operations`.
+"""The shapes of the answers of `/api/…`, from which its OpenAPI document is made. What is in them is made in `reports`.
 
 Fields are only added: programs and the console read them. Ages and durations are milliseconds, `at` and `since` are milliseconds
 since 1970 by the grid's clock, and a member is `host:port/incarnation`.

@@ -1,4 +1,4 @@
-"""What each question of `/api/…` answers: members are asked, and `operations` makes the objects, as for the command line."""
+"""What each question of `/api/…` answers: members are asked, and `reports` makes the objects, as for the command line."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class CallSeries(Protocol):
 
 
 class EventMemory(Protocol):
-    """The last events of this process (`runtime.recent_events`)."""
+    """The last events of this process (`runtime.statistics.recent_events`)."""
 
     @property
     def count(self) -> int: ...

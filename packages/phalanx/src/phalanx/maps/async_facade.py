@@ -1,6 +1,6 @@
 """What a client and a member give programs alike, for asyncio: locks, and functions whose results the grid keeps.
 
-What the blocking client and the member on a thread give (`client.facade`) is written from this file by scripts/blocking_api.py.
+What the blocking client and the member on a thread give (`client.blocking.facade`) is written from this file by scripts/blocking_api.py.
 """
 
 from __future__ import annotations

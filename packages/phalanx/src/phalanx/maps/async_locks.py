@@ -1,6 +1,6 @@
 """Locks and semaphores for tasks of an event loop: of an asyncio client, or of a member's own program.
 
-Those for threads (`client.sync_locks`) are written from this file by scripts/blocking_api.py.
+Those for threads (`client.blocking.sync_locks`) are written from this file by scripts/blocking_api.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The calls of a map that asyncio and blocking programs have alike, for asyncio: a client's, or those of the program of a member.
 
-The blocking ones (`client.sync_map_calls`) are written from this file by scripts/blocking_api.py.
+The blocking ones (`client.blocking.sync_map_calls`) are written from this file by scripts/blocking_api.py.
 """
 
 from __future__ import annotations

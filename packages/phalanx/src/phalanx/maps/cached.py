@@ -1,4 +1,4 @@
-"""Functions whose results the grid keeps: what both kinds of clients share (`client.sync_cached`, `maps.async_cached`).
+"""Functions whose results the grid keeps: what both kinds of clients share (`client.blocking.sync_cached`, `maps.async_cached`).
 
 All functions of all programs can keep their results in one map. So a function's name is part of its keys, and must be its own:
 names that several functions can have (in a script, in a function, without a name) are refused.
