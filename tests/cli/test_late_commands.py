@@ -29,7 +29,7 @@ NOT_OF_A_MEMBER = (
         "phalanx.client.sync",
         "phalanx.client.aio",
         "phalanx.client.core.client_core",
-        "phalanx.client.blocking.driver",
+        "phalanx.client.blocking.session_driver",
         "phalanx.client.ask",
     ),
     *("phalanx.cli.main", "phalanx.cli.app", "phalanx.cli.status", "phalanx.cli.maps", "phalanx.cli.output"),

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from phalanx.client.blocking.connection import NotDelivered, new_sender
-from phalanx.client.blocking.driver import Driver
+from phalanx.client.blocking.session_driver import SessionDriver
 from phalanx.client.core.client_core import ClientCore
 from phalanx.client.core.shared_state import SharedState
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
@@ -48,7 +48,7 @@ class Session:
         self.core = ClientCore(
             settings.places.addresses, int(settings.call_timeout_s * 1000), settings.cluster, shared.contact
         )
-        self.driver = Driver(
+        self.driver = SessionDriver(
             self.core,
             shared,
             settings.cluster,

@@ -35,7 +35,7 @@ POLL_S = 0.1
 """The longest wait for several connections, after which the driver checks whether the client was closed."""
 
 
-class Driver:
+class SessionDriver:
     """The sockets of one session."""
 
     def __init__(
