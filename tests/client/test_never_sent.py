@@ -14,7 +14,7 @@ from phalanx.common.errors import IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Address, member_id
 from phalanx.net import greeting
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder
-from phalanx.wire.messages import DoneReply, Put, Welcome
+from phalanx.wire.messages import PROTOCOL_VERSION, DoneReply, Put, Welcome
 from support.processes import Cluster
 
 WRITES: list[Callable[[Any], Any]] = [
@@ -100,7 +100,7 @@ class Peer:
         reader: FrameReader[Any] = FrameReader(handshake_decoder, greeting.MAX_GREETING_BYTES)
         while not reader.feed(self.socket.recv(4096)):
             pass
-        self.socket.sendall(encode_frame(Welcome(member_id(address, "1"))))
+        self.socket.sendall(encode_frame(Welcome(member_id(address, "1"), protocol=PROTOCOL_VERSION)))
         attempt.go_on_for(5)
         self.connection = BlockingConnection(attempt, 1 << 20)
 

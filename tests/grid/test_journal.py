@@ -237,7 +237,7 @@ def test_only_a_map_itself_can_have_a_journal() -> None:
             MapPlan().with_change(name, MapChange(journal=journal))
     with pytest.raises(UsageError, match="not between 0"):
         MapPlan().with_change("m", MapChange(journal=JournalSettings(-1)))
-    with pytest.raises(UsageError, match="keeps no event"):
+    with pytest.raises(UsageError, match="has no room for an event"):
         MapPlan().with_change("m", MapChange(journal=JournalSettings(1, 0)))
     plan = plan_of(BackupCount(1), {"m": MapConfig(journal_capacity=10), "n": MapConfig(majority=True)})
     assert (plan.journals, plan.of("n").journal.is_on) == ({"m": journal}, False)
@@ -380,7 +380,7 @@ def test_a_reader_is_told_what_it_missed_and_what_it_must_forget() -> None:
     with pytest.raises(JournalLineageChanged, match="20 events before event 120") as changed:
         page_of("m", 3, Position(7, 120), reply())
     assert (changed.value.partition, changed.value.void) == (3, 20)
-    with pytest.raises(JournalLineageChanged, match="began anew") as unknown:
+    with pytest.raises(JournalLineageChanged, match="began again") as unknown:
         page_of("m", 3, Position(7, 10), reply(known_to=-1))
     assert unknown.value.void is None
 

@@ -19,7 +19,7 @@ from phalanx.net.flow import BacklogFull, Drop, Limits
 from phalanx.net.link import Link
 from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.codec import encode_frame
-from phalanx.wire.messages import Get, Put, Welcome
+from phalanx.wire.messages import PROTOCOL_VERSION, Get, Put, Welcome
 
 SMALL = Limits(member_backlog_bytes=100_000)
 PUT = Put(1, "m", b"k", bytes(30_000), 0)
@@ -34,7 +34,7 @@ async def hung_member(greets: bool) -> AsyncIterator[Address]:
         held.append(writer)
         await reader.readexactly(4)
         if greets:
-            writer.write(encode_frame(Welcome(f"{address}/1")))  # type: ignore[arg-type]  # a member's identity
+            writer.write(encode_frame(Welcome(f"{address}/1", protocol=PROTOCOL_VERSION)))  # type: ignore[arg-type]  # a member's identity
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a socket
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=64)
