@@ -283,7 +283,8 @@ def run_program(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
 def test_a_program_that_ends_hands_over_first(grid: phalanx.MemberThread, tmp_path: Path) -> None:
     text = f"""
 import phalanx
-member = phalanx.start_member_in_thread(phalanx.Config(port=0, seeds=({grid.address!r},)))
+config = phalanx.Config(port=0, seeds=({grid.address!r},), slow_turn_warning_ms=0)  # no warning of a slow machine
+member = phalanx.start_member_in_thread(config)
 member.map("m").put_all({{number: number for number in range(500)}})
 print(len(member.view.members))
 """
