@@ -43,7 +43,8 @@ class Evaluator:
 
     def apply(self, name: str, function: str, value: bytes | None, arguments: list[bytes]) -> Updated:
         """Return what a function makes of a value of a map. Raises `UpdateRefused`."""
-        is_json = self.has_json_dicts(name)
+        rules = self._ownership.rules
+        is_json = rules.any_dict_format and rules.has_json_dicts(name)  # asked so, a map without formats costs no call
         return apply_function(self.functions, function, value, arguments, json_dicts=is_json)
 
     def has_json_dicts(self, name: str) -> bool:
