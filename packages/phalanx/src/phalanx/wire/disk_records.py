@@ -1,0 +1,177 @@
+"""The records of a member's log on disk, beside the mutations and the copies, which are written as members send them.
+
+Tags and fields follow the rules of messages (`wire.message`): what one release has written, later ones read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.ids import MemberId
+from phalanx.common.quorum import QuorumRecord
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.wire.message import WireMessage
+from phalanx.wire.messages import (
+    CopyChunk,
+    CopyStart,
+    ReplicateClear,
+    ReplicateJournal,
+    ReplicatePut,
+    ReplicateRemove,
+    ReplicateStaged,
+    ReplicateUpdates,
+)
+
+FORMAT = 1
+"""The version of the format of segments, blocks and records."""
+
+
+class LogPosition(WireMessage, frozen=True):
+    """A place in the log: the end of a block."""
+
+    segment: int
+    """The number of the segment."""
+    offset: int
+    """Bytes from the beginning of the segment."""
+    chain: int
+    """The checksum of the block that ends there."""
+    lsn: int
+    """The number of the next record."""
+
+
+class ReplicaStart(WireMessage, frozen=True):
+    """From where on the log has everything of one replica."""
+
+    partition: int
+    lsn: int
+    """The number of the record with which its last complete copy, or the empty replica, begins."""
+
+
+class SegmentStart(WireMessage, tag=1, frozen=True):
+    """The first record of a segment: whose it is, what it continues, and all that older segments need not say any more."""
+
+    format: int
+    store: str
+    """The identity of the folder."""
+    start: int
+    """How often a process has started with this folder: that of the one that writes."""
+    generation: int
+    number: int
+    continues: LogPosition | None
+    """The end of what the log has before this segment; None: this is the first one."""
+    cluster: str
+    member: MemberId
+    """The incarnation that writes."""
+    boot_id: str
+    """That of the machine since its last boot."""
+    release: str
+    cluster_version: int
+    state: KnownCluster
+    replicas: tuple[ReplicaStart, ...] = ()
+
+
+class KnownCluster(WireMessage, frozen=True):
+    """What a member knows of its cluster, and what a restart needs of it."""
+
+    view: MembersView | None = None
+    """The view that it installed last; None: none yet."""
+    footing: QuorumRecord | None = None
+    voter: MemberId = MemberId("")
+    """The identity for which the process votes; empty: that of its first incarnation."""
+    table: PartitionTable | None = None
+
+
+class ViewRecord(WireMessage, tag=2, frozen=True):
+    """The member has installed a view, or knows more of which views are stable."""
+
+    view: MembersView
+    footing: QuorumRecord | None
+    voter: MemberId
+
+
+class TableRecord(WireMessage, tag=3, frozen=True):
+    """The member has installed a partition table."""
+
+    table: PartitionTable
+
+
+class PlainPuts(WireMessage, tag=4, frozen=True):
+    """Entries that were set for ever, one write each, in partitions without backups; in the order of the writes.
+
+    The next write of a partition has its next sequence number.
+    """
+
+    map: str
+    of: int
+    """The partition count: it says which partition has a key."""
+    rows: bytes
+    """Packed keys and stamped values (`codec.rows`)."""
+
+
+class EpochBegun(WireMessage, tag=5, frozen=True):
+    """A replica follows another owner, or none. If there was no replica, it begins empty."""
+
+    partition: int
+    epoch: int
+    leader: str
+    ended: int
+    """The epoch that it gave up, as `Replica.ended`."""
+
+
+class ReplicaDropped(WireMessage, tag=6, frozen=True):
+    """The member holds no replica of the partition any more."""
+
+    partition: int
+
+
+class CopyBegun(WireMessage, tag=7, frozen=True):
+    """A copy of a replica begins: its chunks follow, and mutations that say so."""
+
+    start: CopyStart
+    leader: str
+    """The owner whose writes the copied replica has."""
+    ended: int
+    from_disk_copy: bool
+    """Whether the member copies its own replica to the disk; False: it gets a copy from the owner."""
+
+
+class CopyDropped(WireMessage, tag=8, frozen=True):
+    """The copy of a partition that was arriving is given up."""
+
+    partition: int
+
+
+class ReplicasDivided(WireMessage, tag=9, frozen=True):
+    """The replica of a partition is divided into those of its children."""
+
+    partition: int
+    former_count: int
+    partition_count: int
+
+
+class IncarnationEnded(WireMessage, tag=10, frozen=True):
+    """This incarnation of the member is over: the cluster goes on without what it held."""
+
+
+class CleanEnd(WireMessage, tag=11, frozen=True):
+    """The process stops in good order; nothing follows."""
+
+
+ControlRecord = SegmentStart | ViewRecord | TableRecord | IncarnationEnded | CleanEnd
+ReplicaRecord = (
+    ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
+    | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided
+)  # fmt: skip
+DiskRecord = ControlRecord | ReplicaRecord
+
+record_decoder: msgspec.msgpack.Decoder[DiskRecord] = msgspec.msgpack.Decoder(DiskRecord)
+
+
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
+    """One record as the machines make it, without its number."""
+
+    body: DiskRecord
+    to_copy: bool = False
+    """Whether a mutation or a chunk goes to the copy that arrives, and not to the replica; a chunk of a member's own copy
+    to the disk goes to neither."""
