@@ -125,7 +125,7 @@ def _put(grid: GridService, keys: list[bytes], contents: list[bytes], stamp: byt
         for key, value, partition in zip(keys, contents, hashing.partitions_of(keys, PARTITIONS), strict=True):
             owned = grid.ownership.owned[partition]
             if owned is not None and (store := grid.leader.plain_store(owned, MAP)) is not None:
-                grid.leader.commit_plain(owned, store, key, stamp + value, None, 0)
+                grid.leader.commit_plain(owned, store, MAP, key, stamp + value, None, 0)
 
 
 def _compare(name: str, module: ModuleType, call: Callable[[], Any], rounds: int) -> Compared:

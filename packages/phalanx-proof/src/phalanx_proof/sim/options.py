@@ -145,6 +145,8 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of the map that the workload uses."""
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
+    disks: bool = True
+    """Whether members have folders, to which they write."""
     kept_calls: tuple[tuple[int, int], ...] | None = None
     """Ranges of turns, ends included: only these calls of the workload are made; None: all."""
     journal: int = 0

@@ -48,6 +48,7 @@ from phalanx.machine.alarms import Alarm
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.machine.outbox import Outbox
+from phalanx.wire.disk_records import EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,
@@ -226,6 +227,7 @@ class GridService:
                     self.follower.replicas[partition] = owned.replica
                 else:
                     self.memory.deferred_free.add(owned.replica)
+                    self.ownership.log.add(ReplicaDropped(partition))
                 if asked is not None:
                     self.follower.on_probe(*asked)
         self.outgoing.unseal_confirmed(ahead)
@@ -265,17 +267,19 @@ class GridService:
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner, with the replica that is here, or with an empty one if there is none."""
-        replica = self.follower.replicas.pop(partition, None) or Replica()
+        replica, log = self.follower.replicas.pop(partition, None) or Replica(), self.ownership.log
         self.follower.drop_copy(partition)
         if replica.ordered_for >= 0 and replica.epoch >= epoch:
             # 1. This member joins, and gets a copy before it has a table. 2. A cut leaves it alone: it assigns all
             # partitions anew, beginning with version 1. The copy is of a cluster that goes on elsewhere and has the
             # data.
             self.memory.deferred_free.add(replica)
+            log.add(ReplicaDropped(partition))
             replica = Replica()
         replica.ordered_for = -1
         self.reads.follow_settings(replica)
         owned = OwnedPartition(Term(partition, epoch, self.this), replica, self.copies, self.guard)
+        log.add(EpochBegun(partition, epoch, self.this, replica.ended))
         owned.view = self.follower.view
         self.ownership.owned[partition] = owned
         self.staging.take_over(owned, self.ownership.table_installed_at)

@@ -67,6 +67,7 @@ from phalanx.membership.views.leaving import LastAcks, LeaveRequests, Leaving, R
 from phalanx.membership.views.lite_changes import LiteChanges
 from phalanx.membership.views.removals import ForcedRemovals, Removals
 from phalanx.membership.wishes import OwnWishes
+from phalanx.wire.disk_records import ViewRecord
 from phalanx.wire.messages import (
     ClaimAnswer,
     Complaint,
@@ -206,6 +207,10 @@ class MembershipService:
     def master(self) -> MemberId | None:
         """Return the master that this member follows: itself, the oldest of its view, or a claimer that it agreed with."""
         return self.state.master
+
+    def view_record(self, view: MembersView) -> ViewRecord:
+        """Return what the log has of an installed view."""
+        return ViewRecord(view, self.majority.quorum.footing, self.majority.quorum.voter)
 
     @property
     def members(self) -> frozenset[MemberId]:

@@ -263,7 +263,7 @@ class LocalAccess:
         grid.traffic.last_at = now
         stored = leader.clock.stamped(value, now)
         if store is not None and not store.observers:  # as `plain_store` says, which costs a call more
-            leader.commit_plain(owned, store, key, stored, None, now)
+            leader.commit_plain(owned, store, name, key, stored, None, now)
         else:
             leader.set_entry(owned, name, key, stored, None, now)
         return True

@@ -27,6 +27,7 @@ from phalanx.grid.merge.merging import FIRST_ID, DataMerging
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.protection import ProtectionGuard
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
 from phalanx.machine.alarms import Alarm, Alarms
@@ -76,6 +77,7 @@ from phalanx.node.table_wish import TableWish
 from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
+from phalanx.wire.disk_records import TableRecord
 from phalanx.wire.message import WireMessage
 
 _OF_ONE_PARTITION = frozenset(
@@ -117,10 +119,11 @@ class Node:
         kept: DataHandover | None = None,
         carried: QuorumHandover | None = None,
         release_name: str = "",
+        log: ReplicaLog | None = None,
     ) -> None:
         """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input.
         `kept`, `carried`: what the incarnation before this one of the same process has handed over (`Finished`).
-        `release_name`: the version of the package, for people.
+        `release_name`: the version of the package, for people. `log`: that of the member's folder; None: it has none.
         """
         self.this = this
         self.config = config
@@ -129,7 +132,8 @@ class Node:
         voter = carried.voter if carried is not None else MemberId("")
         local = LocalContext(this, config, this_release(release_name), self._out, self.clock, voter)
         self.membership = MembershipService(local, carried)
-        ownership = Ownership(this, config)
+        ownership = Ownership(this, config, log)
+        self.log = ownership.log
         majority = self.membership.majority
         guard = ProtectionGuard(ownership.table.maps, config.heartbeat_interval_ms, majority, self._out)
         self.grid = GridService(ownership, guard, self.clock, self._out)
@@ -243,8 +247,11 @@ class Node:
         """Return the effects of an input, with a new view before them and a new table behind them."""
         view, table = self.membership.view, self.installed_table.table
         if table is not self._driver_has[1]:
+            self.log.add(TableRecord(table))
             effects = [*effects, TableChanged(table)]
         if view is not self._driver_has[0]:
+            if view is not None and self.log.is_on:
+                self.log.add(self.membership.view_record(view))
             effects = [ViewChanged(view), *effects]
         self._driver_has = view, table
         return effects

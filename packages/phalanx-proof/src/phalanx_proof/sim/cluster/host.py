@@ -9,6 +9,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 from phalanx.wire.messages import Message
+from phalanx_proof.sim.cluster.disk import SimDisk
 from phalanx_proof.sim.cluster.event_queue import Entry
 from phalanx_proof.sim.cluster.scarce_memory import ScarceMemory
 
@@ -60,6 +61,8 @@ class Host:
 
         self.shortage: ScarceMemory | None = None
         """Set while its memory is about to run out."""
+        self.disk: SimDisk | None = None
+        """The folder of the member; None: it has none."""
         self.disk_fails_until: Millis = 0
         self.has_lost_logs = False
         """Whether incarnations that begin here have no event log."""

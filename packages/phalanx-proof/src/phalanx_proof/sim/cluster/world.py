@@ -25,6 +25,8 @@ from phalanx.node.step import take_step
 from phalanx.wire.codec import message_decoder
 from phalanx.wire.event import Event
 from phalanx.wire.messages import Message, Reply
+from phalanx_proof.sim.cluster.disk import SimDisk
+from phalanx_proof.sim.cluster.disk_contents import find_difference
 from phalanx_proof.sim.cluster.event_queue import EventQueue
 from phalanx_proof.sim.cluster.host import Channel, Host
 from phalanx_proof.sim.cluster.network import Network
@@ -194,8 +196,12 @@ class World:
 
     def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
         now = self.queue.now
+        if host.disk is not None:
+            host.disk.write(host.clock(now))
         if self._validate_every and self.inputs % self._validate_every == 0:
             node.validate()
+            if host.disk is not None and (why := find_difference(node, host.disk.replay)):
+                invariant(False, "reading the log back gives the replicas in memory", why=why)
         shortage = host.shortage
         if shortage is not None:
             effects = shortage.cut(effects)
@@ -310,12 +316,15 @@ class World:
 
     def _new_node(self, host: Host, this: MemberId, after: Finished | None) -> Node:
         """Return the node of a new incarnation on a host."""
+        if self.options.disks and (host.disk is None or after is None):
+            host.disk = SimDisk()
         return Node(
             this,
             self.options.node_config(host.number),
             host.wall_ms,
             kept=after.kept if after is not None else None,
             carried=after.carried if after is not None and after.rejoin else None,
+            log=host.disk.log if host.disk is not None else None,
         )
 
     def start_later(self, host: Host, after_ms: Millis, after: Finished | None = None) -> None:

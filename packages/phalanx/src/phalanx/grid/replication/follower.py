@@ -23,6 +23,7 @@ from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
+from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, IncarnationEnded, ReplicaDropped
 from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,
@@ -50,6 +51,7 @@ class Follower:
 
     def __init__(self, ownership: Ownership, memory: MemoryGuard, clock: GridClock, flow: CopyFlow) -> None:
         self.this = ownership.this
+        self._log = ownership.log
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
         self.copies: dict[int, IncomingCopy] = {}
@@ -59,7 +61,7 @@ class Follower:
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to the acknowledgement that is sent at the end of this input."""
         self.deferred_free = memory.deferred_free
-        self.undivided = UndividedReplicas(self.replicas, self.deferred_free)
+        self.undivided = UndividedReplicas(self.replicas, self.deferred_free, self._log)
         """Replicas of partitions that the table has split and this member has not."""
         self._owns = ownership.owns
         self._is_former = ownership.is_former
@@ -88,6 +90,7 @@ class Follower:
             if message.seq == copy.replica.seq + 1:
                 self._memory.take_mutation(message)
                 self.deferred_free.add_stores(apply(copy.replica, message, now))
+                self._log.add(message, to_copy=True)
             return
         replica = self.replicas.get(partition)
         if self.undivided and (undivided := self.undivided.of_old_rule(partition, message.epoch, sender)) is not None:
@@ -101,6 +104,8 @@ class Follower:
             self._memory.take_mutation(message)
             if useless := apply(replica, message, now):
                 self.deferred_free.add_stores(useless)
+            if self._log.is_on:
+                self._log.add(message)
         if message.seq <= replica.seq:
             acks = self.acks.get(sender)
             if acks is None:
@@ -127,11 +132,13 @@ class Follower:
         if replica is None and message.base_epoch == 0 and message.base_seq == 0:
             # A partition without any write yet begins empty at all members.
             replica = self.replicas[partition] = Replica()
+            self._log.add(EpochBegun(partition, 0, "", -1))
         in_sync_to = -1
         if replica is not None:
             base = (message.base_epoch, message.base_seq, message.base_leader)
             if (replica.epoch, replica.seq, replica.leader) == base:
                 replica.begin_epoch(epoch, sender)
+                self._log.add(EpochBegun(partition, epoch, sender, replica.ended))
             if (replica.epoch, replica.leader) == (epoch, sender):
                 in_sync_to = replica.seq
         if self.undivided.lacks(partition):
@@ -160,6 +167,7 @@ class Follower:
             self.undivided.questions.pop(partition, None)
             self.drop_copy(partition)
             self.copies[partition] = IncomingCopy(sender, message)
+            self._log.add(CopyBegun(message, sender, -1, False))
             if message.migration is not None:
                 self.incoming[partition] = ActiveMigration(partition, base_version, message.migration)
 
@@ -175,6 +183,7 @@ class Follower:
         )
         self._memory.take_chunk(message)
         copy.apply(message, now)
+        self._log.add(message, to_copy=True)
         if copy.base_version and self._memory.is_full and not message.last:
             self.drop_copy(partition)
             self.incoming.pop(partition, None)
@@ -184,7 +193,7 @@ class Follower:
         if message.last:
             # The old replica is dropped only now, when the new one is complete.
             del self.copies[partition]
-            self._drop(partition)
+            self._free(partition)
             self.replicas[partition] = copy.replica
             copy.replica.ordered_for, copy.replica.ordered_by = copy.base_version, copy.ordered_by
             self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
@@ -207,8 +216,13 @@ class Follower:
         copy = self.copies.pop(partition, None)
         if copy is not None:
             self.deferred_free.add(copy.replica)
+            self._log.add(CopyDropped(partition))
 
     def _drop(self, partition: int) -> None:
+        self._log.add(ReplicaDropped(partition))
+        self._free(partition)
+
+    def _free(self, partition: int) -> None:
         self.undivided.drop(partition)
         self.deferred_free.add(self.replicas.pop(partition, None))
 
@@ -290,6 +304,7 @@ class Follower:
         }
         for partition in [p for p in held if p not in listed and p not in unfinished]:
             self.deferred_free.add(held[partition])
+            self._log.add(ReplicaDropped(partition))
         self.undivided.begin_splits(listed, former_count, table)
 
     def _finalize(
@@ -370,6 +385,7 @@ class Follower:
 
     def end(self) -> None:
         """Give up all replicas: this incarnation is over."""
+        self._log.add(IncarnationEnded())
         self.replicas.clear()
         self.undivided.clear()
         self.copies.clear()
@@ -391,6 +407,7 @@ class Follower:
                     self._out.send(MemberId(replica.leader), ProbeAnswer(partition, replica.epoch, -1))
                 replica.ended = replica.epoch
                 replica.begin_epoch(table.births[partition], f"none, at {self.this}")
+                self._log.add(EpochBegun(partition, replica.epoch, replica.leader, replica.ended))
 
     def _is_older_than_loss(self, replica: Replica, partition: int, table: PartitionTable) -> bool:
         """Return whether the partition was lost after this replica's epoch, so that the replica can lack confirmed

@@ -76,6 +76,7 @@ class Leader:
 
     def __init__(self, ownership: Ownership, memory: MemoryGuard, clock: GridClock, outbox: Outbox) -> None:
         self._ownership = ownership
+        self.log = ownership.log
         self.memory = memory
         self.clock = clock
         self.answer = outbox.send
@@ -117,6 +118,8 @@ class Leader:
         self.memory.take_mutation(mutation)
         if useless := apply(replica, mutation, now):
             self.memory.deferred_free.add_stores(useless)
+        if self.log.is_on:
+            self.log.add(mutation)
         if (type(mutation) is ReplicatePut and (mutation.ttl_ms or mutation.max_idle_ms)) or (
             type(mutation) is ReplicateUpdates and (mutation.ttls or mutation.idles)
         ):
@@ -168,15 +171,17 @@ class Leader:
         self,
         owned: OwnedPartition,
         store: MapStore,
+        name: str,
         key: bytes,
         stored: bytes,
         applied: AppliedOperation | None,
         now: Millis,
+        noted: AppliedOperation | None = None,
     ) -> None:
         """Set an entry for ever, as `commit` of a put does, if no other member has to know: no message is made.
 
-        `store`: by `plain_store`. `applied`: as in a mutation. What is to log writes takes them here and in `commit`:
-        nothing else numbers one.
+        `store`: by `plain_store`. `applied`: as in a mutation. `noted`: the same, where its outcome is recorded already. Only
+        here and in `commit` a write is numbered, and added to the log.
         """
         if store.is_plain:
             # As `MapStore.put` does, which costs a call more: this runs for each write.
@@ -185,9 +190,17 @@ class Leader:
             store.entries[key] = stored
         else:
             store.put(key, stored, 0, now)
-        owned.replica.seq += 1
+        replica, log = owned.replica, self.log
+        replica.seq += 1
         if applied is not None:
-            note_outcome(owned.replica, applied, now)
+            note_outcome(replica, applied, now)
+        if log.is_on:
+            if applied is None:
+                applied = noted
+            if applied is None:
+                log.put(name, key, stored, len(self._ownership.owned))
+            else:
+                log.add(ReplicatePut(owned.number, replica.epoch, replica.seq, name, [key], [stored], 0, applied))
 
     def commit_values(self, name: str, keys: Sequence[bytes], values: Sequence[bytes], stamp: bytes) -> bool:
         """Store values, with this stamp before each, as `commit_plain` would. Return whether it is done.
@@ -195,14 +208,16 @@ class Leader:
         False, and nothing is changed: a partition is not owned here or not plain, or its store of the map is not there
         or not plain. Without the native function it is always False: trying would cost as much as doing.
         """
-        return NATIVE is not None and NATIVE.put_values(self._ownership.owned, name, keys, values, stamp, HASH_SEED)
+        if NATIVE is None or self.log.is_on:
+            return False
+        return NATIVE.put_values(self._ownership.owned, name, keys, values, stamp, HASH_SEED)
 
     def commit_commands(self, name: str, commands: CommandBytes, now: Millis, *, may_write: bool) -> CarriedOut | None:
         """Carry out the first commands, up to one that needs more than `commit_plain`.
 
         None: there is no native function; one in Python would be no faster than commands that are carried out one by one.
         """
-        if NATIVE is None:
+        if NATIVE is None or self.log.is_on:
             return None
         clock, rules = self.clock, self._ownership.rules
         stamp = clock.next(now) if may_write else 0
@@ -253,7 +268,7 @@ class Leader:
         store = self.plain_store(owned, name)
         if store is not None:
             self.memory.room -= len(key) + len(stored) + ENTRY_BYTES
-            self.commit_plain(owned, store, key, stored, applied, now)
+            self.commit_plain(owned, store, name, key, stored, applied, now)
         else:
             self.end_before_write(owned, name, (key,), now)
             self.commit(owned, ReplicatePut, None, now, name, [key], [stored], 0, applied)

@@ -11,14 +11,17 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, unassigned_table
 from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.replica_log import ReplicaLog
 
 
 class Ownership:
     """The owned partitions of one member by their state, and the table and the settings that they follow."""
 
-    def __init__(self, this: MemberId, config: NodeConfig) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, log: ReplicaLog | None = None) -> None:
+        """`log`: where each change of a replica goes; None: the member has no folder."""
         self.this = this
         self.config = config
+        self.log = log if log is not None else ReplicaLog(is_on=False)
         self.members: tuple[MemberId, ...] = ()
         """The members of the installed view, oldest first."""
         self.confirmed_by: MemberId | None = None

@@ -32,6 +32,8 @@ from phalanx.grid.replica.deferred_free import HELD_AT_ONCE, DeferredFree
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
 from phalanx.grid.replication.parked_requests import ParkedRequests
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.wire.disk_records import ReplicaDropped, ReplicasDivided
 from phalanx.wire.messages import Probe
 
 PAUSE_MS: Millis = 1
@@ -49,7 +51,8 @@ class Undivided(NamedTuple):
 class UndividedReplicas:
     """Replicas at this member of partitions that the table has split and this member has not."""
 
-    def __init__(self, replicas: dict[int, Replica], discarded: DeferredFree) -> None:
+    def __init__(self, replicas: dict[int, Replica], discarded: DeferredFree, log: ReplicaLog) -> None:
+        self._log = log
         self._replicas = replicas
         """Where the children go."""
         self._deferred_free = discarded
@@ -82,6 +85,9 @@ class UndividedReplicas:
         self._of, self._count = former_count, table.partition_count
         self.questions.clear()
         unfinished = self._division_of.keys() & held.keys()
+        for child in self._division_of:
+            is_needed = child in unfinished
+            self._log.add(ReplicasDivided(child, former_count, self._count) if is_needed else ReplicaDropped(child))
         for division in self._under_way:
             for replica in division.divide_further(former_count, self._count, unfinished):
                 self._deferred_free.add(replica)
@@ -111,6 +117,10 @@ class UndividedReplicas:
         """Return whether this partition's replica is here, but the split that completes it is not done."""
         return partition in self._division_of or bool(self._waiting and partition % self._of in self._waiting)
 
+    def waiting(self) -> dict[int, Replica]:
+        """Return the replicas whose split has not begun, by their former partition number."""
+        return {partition: undivided.replica for partition, undivided in self._waiting.items()}
+
     def children(self) -> dict[int, Replica]:
         """Return the children of splits under way: their epoch, leader and seq are right, but entries are missing."""
         return {child: division.children[child] for child, division in self._division_of.items()}
@@ -129,6 +139,7 @@ class UndividedReplicas:
         if undivided is None:
             return False
         division = Division(undivided.replica, partition % self._of, self._of, self._count, self.entries_at_once)
+        self._log.add(ReplicasDivided(partition % self._of, self._of, self._count))
         self._under_way.append(division)
         self._division_of.update(dict.fromkeys(division.children, division))
         return True

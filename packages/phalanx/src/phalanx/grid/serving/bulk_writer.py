@@ -63,7 +63,7 @@ class BulkWriter:
             stored = stamp + value
             if owned.is_plain and not (ttl_ms or idle_ms):
                 if (store := leader.plain_store(owned, name)) is not None:
-                    leader.commit_plain(owned, store, key, stored, None, now)
+                    leader.commit_plain(owned, store, name, key, stored, None, now)
                 else:
                     leader.set_entry(owned, name, key, stored, None, now)
             elif owned in shared:

@@ -10,7 +10,16 @@ from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.idempotency import Idempotency
 from phalanx.grid.serving.memory_admission import MemoryAdmission
-from phalanx.wire.messages import DoneReply, KeyWrite, OutcomeValue, Put, ReplicatePut, ReplicateRemove, Reply
+from phalanx.wire.messages import (
+    AppliedOperation,
+    DoneReply,
+    KeyWrite,
+    OutcomeValue,
+    Put,
+    ReplicatePut,
+    ReplicateRemove,
+    Reply,
+)
 
 
 class EntryWriter:
@@ -32,15 +41,18 @@ class EntryWriter:
         """
         leader, replica, name = self._leader, owned.replica, request.map
         size = len(request.key) + len(request.value) + WRITTEN_BYTES
-        number = request.op or request.id
-        if size > leader.memory.room or not replica.deduplication.note_next(
-            caller, number, request.open_from, None, now
+        number, store, is_logged = request.op or request.id, replica.maps.get(name), leader.log.is_on
+        if (
+            size > leader.memory.room
+            or (is_logged and (store is None or store.observers))  # the log must have the outcome with the write
+            or not replica.deduplication.note_next(caller, number, request.open_from, None, now)
         ):
             return False
-        store, stored = replica.maps.get(name), leader.clock.stamped(request.value, now)
+        stored = leader.clock.stamped(request.value, now)
         if store is not None and not store.observers:  # as `set_entry`, which costs two calls more
             leader.memory.room -= size
-            leader.commit_plain(owned, store, request.key, stored, None, now)
+            noted = AppliedOperation(caller, number, request.open_from, None) if is_logged else None
+            leader.commit_plain(owned, store, name, request.key, stored, None, now, noted)
         else:
             leader.set_entry(owned, name, request.key, stored, None, now)
         leader.answer(caller, DoneReply(request.id))

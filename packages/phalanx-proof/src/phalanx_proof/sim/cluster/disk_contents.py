@@ -1,0 +1,109 @@
+"""The log of a member gives its replicas: what reading it back makes is what the member has in memory.
+
+Not compared is what a member does with its replicas by itself and does not log (`grid.replica.mutation`): purged
+tombstones, idle times that a read has prolonged, statistics of reads, callers that were forgotten because they were
+silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.disk.replay import Replay
+from phalanx.grid.replica.deduplication import Deduplication
+from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replica.replica import Replica
+from phalanx.node.node import Node
+
+
+def find_difference(node: Node, replay: Replay) -> str:
+    """Return in what the replicas in memory and those of the log differ first; empty: in nothing."""
+    grid = node.grid
+    held = {owned.number: owned.replica for owned in grid.ownership.all_owned()} | grid.follower.replicas
+    held |= grid.follower.undivided.waiting()
+    unfinished = grid.follower.undivided.children()
+    if lacking := held.keys() - replay.replicas.keys():
+        return f"the log lacks partition {min(lacking)}"
+    if left := replay.replicas.keys() - held.keys() - unfinished.keys():
+        return f"the log still has partition {min(left)}"
+    arriving = {partition: copy.replica for partition, copy in grid.follower.copies.items()}
+    if other := arriving.keys() ^ replay.arriving.keys():
+        where = "memory" if min(other) in arriving else "the log"
+        return f"a copy of partition {min(other)} arrives in {where} only"
+    for partition, replica in arriving.items():
+        if why := compare_replicas(replica, replay.arriving[partition].copy.replica):
+            return f"the copy of partition {partition} that arrives: {why}"
+    for partition, replica in held.items():
+        if why := compare_replicas(replica, replay.replicas[partition]):
+            return f"partition {partition}: {why}"
+    return ""
+
+
+def compare_replicas(memory: Replica, disk: Replica) -> str:
+    """Return in what two replicas differ first; empty: in nothing that counts."""
+    for what in ("epoch", "leader", "seq", "ended"):
+        if (here := getattr(memory, what)) != (there := getattr(disk, what)):
+            return f"its {what} is {here!r} in memory and {there!r} in the log"
+    for name in sorted(memory.maps.keys() | disk.maps.keys() | memory.cleared.keys() | disk.cleared.keys()):
+        if why := _compare_maps(memory, disk, name):
+            return f"map {name!r}: {why}"
+    if why := _compare_journals(memory.journals, disk.journals):
+        return why
+    if memory.staged.export() != disk.staged.export():
+        return f"staged is {memory.staged!r} in memory and {disk.staged!r} in the log"
+    return _compare_outcomes(memory.deduplication, disk.deduplication)
+
+
+def _compare_maps(memory: Replica, disk: Replica, name: str) -> str:
+    here, there = memory.maps.get(name), disk.maps.get(name)
+    entries = [store.entries if store is not None else {} for store in (here, there)]
+    if entries[0] != entries[1]:
+        return f"entries are {entries[0]!r} in memory and {entries[1]!r} in the log"
+    purged_to = memory.purged_to_of(name)
+    removed = [
+        {key: stamp for key, stamp in (store.tombstones if store is not None else {}).items() if stamp > purged_to}
+        for store in (here, there)
+    ]
+    if removed[0] != removed[1]:
+        return f"tombstones are {removed[0]!r} in memory and {removed[1]!r} in the log"
+    cleared = [each.state_of(name, b"", 0)[0] if b"" not in entries[0] else 0 for each in (memory, disk)]
+    if cleared[0] != cleared[1] and cleared[1] > purged_to:
+        return f"the last clear is {cleared[0]} in memory and {cleared[1]} in the log"
+    if disk.evicted_to_of(name) != memory.evicted_to_of(name) and disk.evicted_to_of(name) > purged_to:
+        return f"evicted_to is {memory.evicted_to_of(name)} in memory and {disk.evicted_to_of(name)} in the log"
+    if disk.purged_to_of(name) > purged_to:
+        return f"purged_to is {purged_to} in memory and {disk.purged_to_of(name)} in the log"
+    if here is None or there is None:
+        return ""
+    for key in entries[0]:
+        idle = [store.idle.get(key) for store in (here, there)]
+        if idle[0] != idle[1]:
+            return f"{key!r} has the idle time {idle[0]} in memory and {idle[1]} in the log"
+        ends = [store.expires_at.get(key) for store in (here, there)]
+        if ends[0] != ends[1] and idle[0] is None:
+            return f"{key!r} expires at {ends[0]} in memory and at {ends[1]} in the log"
+    if not here.covering <= there.covering:
+        return f"covering is {here.covering!r} in memory and {there.covering!r} in the log"
+    return ""
+
+
+def _compare_journals(memory: Mapping[str, MapJournal], disk: Mapping[str, MapJournal]) -> str:
+    if memory.keys() != disk.keys():
+        return f"journals are those of {sorted(memory)} in memory and of {sorted(disk)} in the log"
+    for name, here in memory.items():
+        there = disk[name]
+        shown = [
+            (each.origin, each.first, each.next, each.capacity, each.max_bytes, list(each.events), each.lineages)
+            for each in (here, there)
+        ]
+        if shown[0] != shown[1]:
+            return f"the journal of {name!r} is {shown[0]} in memory and {shown[1]} in the log"
+    return ""
+
+
+def _compare_outcomes(memory: Deduplication, disk: Deduplication) -> str:
+    recorded = {each.caller: each for each in disk.export()}
+    for each in memory.export():
+        if recorded.get(each.caller) != each:
+            return f"of caller {each.caller} memory has {each} and the log {recorded.get(each.caller)}"
+    return ""

@@ -1,0 +1,218 @@
+"""Make the replicas of a member from the records of its log: what a backup does with what its owner sends.
+
+A log begins somewhere: the beginning was removed once complete later copies of all replicas were behind it. So the first
+records can be of replicas whose beginning is gone. They are passed over: a replica begins with a copy, with an empty
+one, or as a part of one that was divided, and only if the log is known to have everything from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any, NamedTuple
+
+from phalanx.codec.hashing import partitions_of
+from phalanx.codec.rows import unpack_rows
+from phalanx.common.errors import PhalanxError
+from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.replica.mutation import APPLY, apply
+from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replica.replica_split import Division
+from phalanx.grid.replication.copying import IncomingCopy
+from phalanx.wire.disk_records import (
+    CleanEnd,
+    CopyBegun,
+    CopyDropped,
+    EpochBegun,
+    IncarnationEnded,
+    KnownCluster,
+    LogRecord,
+    PlainPuts,
+    ReplicaDropped,
+    ReplicasDivided,
+    SegmentStart,
+    TableRecord,
+    ViewRecord,
+)
+from phalanx.wire.messages import CopyChunk, Mutation
+
+
+class LogIsWrong(PhalanxError):
+    """The records of a log do not follow from each other: this build cannot have written them so, or it has a bug."""
+
+
+class CopyInLog(NamedTuple):
+    """A copy of a replica that is not complete yet."""
+
+    copy: IncomingCopy
+    began: int
+    """The number of the record with which it began."""
+
+
+class _All:
+    """Contains every number."""
+
+    def __contains__(self, number: object) -> bool:
+        return True
+
+
+class Replay:
+    """The replicas of a member as of the records that were given so far, in order."""
+
+    def __init__(self, beginnings: Container[int] = _All(), sure_from: int = 0) -> None:
+        """`beginnings`: the numbers of the records with which replicas begin of which the log has everything. From `sure_from`
+        on every beginning is one.
+        """
+        self.replicas: dict[int, Replica] = {}
+        """Partition to its replica."""
+        self.began: dict[int, int] = {}
+        """Partition to the number of the record with which its replica begins in the log."""
+        self.cluster = KnownCluster()
+        self.is_clean = False
+        """Whether the process has stopped in good order."""
+        self.arriving: dict[int, CopyInLog] = {}
+        """Partition to a copy that arrives from its owner."""
+        self._to_disk: dict[int, CopyInLog] = {}
+        """As `arriving`, for a copy of the member's own replica."""
+        self._beginnings = beginnings
+        self._sure_from = sure_from
+
+    def take(self, lsn: int, record: LogRecord, now: Millis) -> None:
+        """Follow one record. `now`: when it was written, by the clock of the process that will use the replicas.
+
+        Raises `LogIsWrong` if it cannot follow what was given before.
+        """
+        body = record.body
+        kind = type(body)
+        if kind in APPLY:
+            self._mutate(body, now, to_copy=record.to_copy)  # type: ignore[arg-type]  # one of these kinds
+        elif kind is CopyChunk:
+            self._take_chunk(body, now, to_copy=record.to_copy)  # type: ignore[arg-type]  # by its kind
+        else:
+            _FOLLOW[kind](self, body, lsn, now)
+
+    def _begins(self, lsn: int) -> bool:
+        return lsn >= self._sure_from or lsn in self._beginnings
+
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    def _mutate(self, mutation: Mutation, now: Millis, *, to_copy: bool) -> None:
+        partition = mutation.partition
+        if to_copy:
+            if (found := self.arriving.get(partition)) is not None:
+                _apply(found.copy.replica, mutation, now)
+            return
+        if (replica := self.replicas.get(partition)) is not None:
+            _apply(replica, mutation, now)
+        if self._to_disk and (found := self._to_disk.get(partition)) is not None:
+            _apply(found.copy.replica, mutation, now)
+
+    def _put_plainly(self, record: PlainPuts, lsn: int, now: Millis) -> None:
+        keys, values = unpack_rows(record.rows)
+        for key, stored, partition in zip(keys, values, partitions_of(keys, record.of), strict=True):
+            for replica in self._written(partition):
+                replica.map(record.map).put(key, stored, 0, now)
+                replica.seq += 1
+
+    def _written(self, partition: int) -> list[Replica]:
+        """Return what a write of a partition changes: its replica, and the copy of it that is under way to the disk."""
+        found = [self.replicas[partition]] if partition in self.replicas else []
+        return [*found, self._to_disk[partition].copy.replica] if partition in self._to_disk else found
+
+    # --- copies ------------------------------------------------------------------------------------------------------
+
+    def _begin_copy(self, record: CopyBegun, lsn: int, now: Millis) -> None:
+        copies = self._to_disk if record.from_disk_copy else self.arriving
+        copies.pop(record.start.partition, None)
+        if self._begins(lsn):
+            copy = IncomingCopy(MemberId(record.leader), record.start)
+            copy.replica.ended = record.ended
+            copies[record.start.partition] = CopyInLog(copy, lsn)
+
+    def _take_chunk(self, chunk: CopyChunk, now: Millis, *, to_copy: bool) -> None:
+        copies = self.arriving if to_copy else self._to_disk
+        found = copies.get(chunk.partition)
+        if found is None:
+            return
+        copy, began = found
+        if not copy.accepts(copy.source, chunk):
+            raise LogIsWrong(f"chunk {chunk.index} of the copy of partition {chunk.partition} is not the next one")
+        copy.apply(chunk, now)
+        if chunk.last:
+            del copies[chunk.partition]
+            self.replicas[chunk.partition], self.began[chunk.partition] = copy.replica, began
+            if to_copy:
+                self._to_disk.pop(chunk.partition, None)  # it is of the replica that this one replaces
+
+    def _drop_copy(self, record: CopyDropped, lsn: int, now: Millis) -> None:
+        self.arriving.pop(record.partition, None)
+
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def _begin_epoch(self, record: EpochBegun, lsn: int, now: Millis) -> None:
+        partition = record.partition
+        if partition not in self.replicas and partition not in self._to_disk and self._begins(lsn):
+            self.replicas[partition], self.began[partition] = Replica(), lsn
+        for replica in self._written(partition):
+            replica.ended = record.ended
+            replica.begin_epoch(record.epoch, record.leader)
+
+    def _drop(self, record: ReplicaDropped, lsn: int, now: Millis) -> None:
+        self.replicas.pop(record.partition, None)
+        self.began.pop(record.partition, None)
+        self._to_disk.pop(record.partition, None)
+
+    def _divide(self, record: ReplicasDivided, lsn: int, now: Millis) -> None:
+        replica, began = self.replicas.pop(record.partition, None), self.began.pop(record.partition, 0)
+        self._to_disk.pop(record.partition, None)
+        if replica is None:
+            return
+        division = Division(replica, record.partition, record.former_count, record.partition_count)
+        while not division.go_on():
+            pass
+        self.replicas |= division.children
+        self.began |= dict.fromkeys(division.children, began)
+
+    def _end_incarnation(self, record: IncarnationEnded, lsn: int, now: Millis) -> None:
+        self.replicas.clear()
+        self.began.clear()
+        self.arriving.clear()
+        self._to_disk.clear()
+
+    # --- the cluster -------------------------------------------------------------------------------------------------
+
+    def _begin_segment(self, record: SegmentStart, lsn: int, now: Millis) -> None:
+        self.cluster = record.state
+
+    def _note_view(self, record: ViewRecord, lsn: int, now: Millis) -> None:
+        known = self.cluster
+        self.cluster = KnownCluster(record.view, record.footing, record.voter, known.table)
+
+    def _note_table(self, record: TableRecord, lsn: int, now: Millis) -> None:
+        known = self.cluster
+        self.cluster = KnownCluster(known.view, known.footing, known.voter, record.table)
+
+    def _end_cleanly(self, record: CleanEnd, lsn: int, now: Millis) -> None:
+        self.is_clean = True
+
+
+def _apply(replica: Replica, mutation: Mutation, now: Millis) -> None:
+    if mutation.seq != replica.seq + 1:
+        raise LogIsWrong(
+            f"partition {mutation.partition} is at write {replica.seq}, and the next record has write {mutation.seq}"
+        )
+    apply(replica, mutation, now)
+
+
+_FOLLOW: dict[type, Callable[[Replay, Any, int, Millis], None]] = {
+    PlainPuts: Replay._put_plainly,
+    CopyBegun: Replay._begin_copy,
+    CopyDropped: Replay._drop_copy,
+    EpochBegun: Replay._begin_epoch,
+    ReplicaDropped: Replay._drop,
+    ReplicasDivided: Replay._divide,
+    IncarnationEnded: Replay._end_incarnation,
+    SegmentStart: Replay._begin_segment,
+    ViewRecord: Replay._note_view,
+    TableRecord: Replay._note_table,
+    CleanEnd: Replay._end_cleanly,
+}

@@ -1,0 +1,78 @@
+"""The log of a member with a folder: every change of a replica that it holds, numbered, in the order of the changes.
+
+The disk follows a member as a backup follows an owner. Whoever changes a replica adds what it did here: a mutation, a
+chunk of a copy, another epoch. The driver takes what was added and writes it before anything leaves the member that
+tells of it. Reading the records back, in order, gives the replicas as they were in memory (`disk.replay`).
+
+A member without a folder has a log that is off: nothing is added.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phalanx.codec.rows import pack_rows
+from phalanx.wire.disk_records import DiskRecord, LogRecord, PlainPuts
+
+
+class Appended(NamedTuple):
+    """Records that are to be written next."""
+
+    first_lsn: int
+    records: list[LogRecord]
+
+
+class ReplicaLog:
+    """Numbers the records of one member's log, and holds them until the driver takes them."""
+
+    __slots__ = ("_keys", "_map", "_partition_count", "_records", "_values", "is_on", "last_lsn")
+
+    def __init__(self, last_lsn: int = 0, *, is_on: bool = True) -> None:
+        """`last_lsn`: the number of the last record that the folder has."""
+        self.is_on = is_on
+        """Whether the member has a folder. Where each write counts, callers look at this first."""
+        self.last_lsn = last_lsn
+        """The number of the last record that was made. Entries that `put` has taken since have none yet."""
+        self._records: list[LogRecord] = []
+        self._map, self._partition_count = "", 0
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+        """Entries of one map that were set and are no record yet, in the order of the writes."""
+
+    def __repr__(self) -> str:
+        return f"ReplicaLog(last_lsn={self.last_lsn}, is_on={self.is_on}, new={len(self._records)})"
+
+    def add(self, body: DiskRecord, *, to_copy: bool = False) -> None:
+        """Add a record. `to_copy`: what it changes is a copy that arrives, and not a replica."""
+        if not self.is_on:
+            return
+        if self._keys:
+            self._end_puts()
+        self.last_lsn += 1
+        self._records.append(LogRecord(body, to_copy))
+
+    def put(self, name: str, key: bytes, stored: bytes, partition_count: int) -> None:
+        """Add an entry that was set for ever by the next write of its partition, of which no other member has to know."""
+        if name != self._map or partition_count != self._partition_count:
+            if self._keys:
+                self._end_puts()
+            self._map, self._partition_count = name, partition_count
+        self._keys.append(key)
+        self._values.append(stored)
+
+    def _end_puts(self) -> None:
+        """Make one record of the entries that were set."""
+        rows = pack_rows(self._keys, self._values)
+        self._keys.clear()
+        self._values.clear()
+        self.last_lsn += 1
+        self._records.append(LogRecord(PlainPuts(self._map, self._partition_count, rows)))
+
+    def take(self) -> Appended | None:
+        """Return what was added since the last call; None: nothing."""
+        if self._keys:
+            self._end_puts()
+        if not self._records:
+            return None
+        records, self._records = self._records, []
+        return Appended(self.last_lsn - len(records) + 1, records)
