@@ -65,6 +65,9 @@ class HeldReplicas:
     def __init__(self, config: NodeConfig) -> None:
         self.table = unassigned_table(config.partition_count, config.map_plan)
 
+    def stored(self) -> None:
+        """Return nothing: there is no folder."""
+
     def undecided(self) -> tuple[tuple[m.ActiveMigration, ...], tuple[m.OwnerEpoch, ...]]:
         return (), ()
 

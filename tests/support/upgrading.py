@@ -16,6 +16,7 @@ import msgspec
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.view import MembersView
+from phalanx.disk.restoring import Restoration
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.merge.sender import MergeBatch
 from phalanx.machine.effects import Effect, Finished, Record
@@ -111,7 +112,9 @@ class MixedWorld(World):
         self._restarts[host.number] = back_ms
         self.feed(host, host.node.this, LeaveWanted())
 
-    def _new_node(self, host: Host, this: MemberId, after: Finished | None) -> Node:
+    def _new_node(
+        self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
+    ) -> Node:
         if after is None:
             self._runs_new[host.number] = self._is_new[host.number]
         is_new = self._runs_new[host.number]

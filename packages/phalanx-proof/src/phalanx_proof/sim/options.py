@@ -147,6 +147,8 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Each member's whole state is validated after every n-th input; 0: never."""
     disks: bool = True
     """Whether members have folders, to which they write."""
+    restarts: bool = False
+    """Whether a process begins with what is in the folder of its host; False: with an empty folder."""
     kept_calls: tuple[tuple[int, int], ...] | None = None
     """Ranges of turns, ends included: only these calls of the workload are made; None: all."""
     journal: int = 0

@@ -105,6 +105,10 @@ class GridClock:
             self.offset_ms = (stamp >> COUNTER_BITS) - now
             self._last = max(self._last, stamp)
 
+    def restore(self, stamp: int) -> None:
+        """Give greater stamps than this one, which the process had seen before it was started again."""
+        self._last = max(self._last, stamp)
+
     def observe(self, stamp: int, now: Millis) -> bool:
         """Follow a stamp of another member's clock, or of a stored value. Return False for a stamp that no clock can show."""
         if stamp <= self._last:

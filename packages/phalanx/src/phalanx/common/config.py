@@ -188,6 +188,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     been upgraded. False: an operator does (`phalanx members --raise-cluster-version`), and until then members of the older
     release can join: set it on the members of the newer release before an upgrade that can be taken back."""
 
+    restart_grace_ms: NotNegative = 30_000
+    """When a cluster that was switched off could go on, how long it waits for members that are still missing. Longer: fewer
+    replicas to copy where machines start slowly, and a later start without a machine that is gone."""
+
     join_attempts: Positive = 5
     """Rounds over all seeds before joining fails."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any, NamedTuple
 
+import msgspec
+
 from phalanx.codec.hashing import partitions_of
 from phalanx.codec.rows import unpack_rows
 from phalanx.common.errors import PhalanxError
@@ -20,6 +22,7 @@ from phalanx.grid.replica.replica_split import Division
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.wire.disk_records import (
     CleanEnd,
+    ClusterLeft,
     CopyBegun,
     CopyDropped,
     EpochBegun,
@@ -173,6 +176,14 @@ class Replay:
         self.began |= dict.fromkeys(division.children, began)
 
     def _end_incarnation(self, record: IncarnationEnded, lsn: int, now: Millis) -> None:
+        self._forget_replicas()
+        self.cluster = msgspec.structs.replace(self.cluster, table=None)
+
+    def _leave(self, record: ClusterLeft, lsn: int, now: Millis) -> None:
+        self._forget_replicas()
+        self.cluster = KnownCluster()
+
+    def _forget_replicas(self) -> None:
         self.replicas.clear()
         self.began.clear()
         self.arriving.clear()
@@ -184,12 +195,11 @@ class Replay:
         self.cluster = record.state
 
     def _note_view(self, record: ViewRecord, lsn: int, now: Millis) -> None:
-        known = self.cluster
-        self.cluster = KnownCluster(record.view, record.footing, record.voter, known.table)
+        view, footing, voter = record.view, record.footing, record.voter
+        self.cluster = msgspec.structs.replace(self.cluster, view=view, footing=footing, voter=voter)
 
     def _note_table(self, record: TableRecord, lsn: int, now: Millis) -> None:
-        known = self.cluster
-        self.cluster = KnownCluster(known.view, known.footing, known.voter, record.table)
+        self.cluster = msgspec.structs.replace(self.cluster, table=record.table, table_of=record.member)
 
     def _end_cleanly(self, record: CleanEnd, lsn: int, now: Millis) -> None:
         self.is_clean = True
@@ -211,6 +221,7 @@ _FOLLOW: dict[type, Callable[[Replay, Any, int, Millis], None]] = {
     ReplicaDropped: Replay._drop,
     ReplicasDivided: Replay._divide,
     IncarnationEnded: Replay._end_incarnation,
+    ClusterLeft: Replay._leave,
     SegmentStart: Replay._begin_segment,
     ViewRecord: Replay._note_view,
     TableRecord: Replay._note_table,

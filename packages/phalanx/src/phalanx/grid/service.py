@@ -61,6 +61,7 @@ from phalanx.wire.messages import (
     ProbeAnswer,
     ReplicateAck,
     ReplicateAcks,
+    StoredSide,
 )
 
 
@@ -435,6 +436,10 @@ class GridService:
         if self.ownership.table.versions[message.partition] == message.row.version:
             return None
         return self.follower.refusal_to_commit(message)
+
+    def stored(self) -> StoredSide | None:
+        """Return what was read from the folder and no cluster has taken up yet; None: nothing."""
+        return self.follower.restored.side if self.follower.restored is not None else None
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return what a new master must know besides the table (DL-29)."""

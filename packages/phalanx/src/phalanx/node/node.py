@@ -31,7 +31,7 @@ from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
 from phalanx.machine.alarms import Alarm, Alarms
-from phalanx.machine.effects import Effect, TableChanged, ViewChanged
+from phalanx.machine.effects import Effect, Finished, TableChanged, ViewChanged
 from phalanx.machine.facts import (
     EvacuationOver,
     IncarnationOver,
@@ -77,7 +77,7 @@ from phalanx.node.table_wish import TableWish
 from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
-from phalanx.wire.disk_records import TableRecord
+from phalanx.wire.disk_records import ClusterLeft, TableRecord
 from phalanx.wire.message import WireMessage
 
 _OF_ONE_PARTITION = frozenset(
@@ -145,17 +145,17 @@ class Node:
         self._departures = DepartureReasons(self._history, self._out)
         questions = CoordinatorQuestions(self.pause_detection.holds_until, self._departures.of, self._has_entries)
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
-        self.data_merging = DataMerging(
-            kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), ownership, self.grid.follower, self.grid.copies
-        )  # fmt: skip
-        self.grid.kept_replicas = self.data_merging.orphaned.all_replicas
+        orphaned = kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas()
+        self.data_merging = DataMerging(orphaned, ownership, self.grid.follower, self.grid.copies)
+        if (restored := orphaned.take_restored()) is not None:
+            self.grid.follower.restore(restored)
+        self.grid.kept_replicas = orphaned.all_replicas
         self._released = self.grid.parked.released
         self._room = SERVED_IN_A_TURN
         """How many parked requests can still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         table_wish = TableWish(self._wants_table, self.coordinator.want_table, config.retry_interval_ms)
-        self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
-        orphaned = self.data_merging.orphaned
+        self.loss_reports = LossReports(this, orphaned, self.clock, self._out)
         self._counts = Counts(self.membership, self.grid, orphaned, self._out)
         self._activity = RecentActivity(self._out)
         self._safety = SafetyInquiries(self.membership, self.grid, orphaned, self._out)
@@ -247,7 +247,7 @@ class Node:
         """Return the effects of an input, with a new view before them and a new table behind them."""
         view, table = self.membership.view, self.installed_table.table
         if table is not self._driver_has[1]:
-            self.log.add(TableRecord(table))
+            self.log.add(TableRecord(table, self.this))
             effects = [*effects, TableChanged(table)]
         if view is not self._driver_has[0]:
             if view is not None and self.log.is_on:
@@ -440,6 +440,8 @@ class Node:
         self._has_ended = True
         self._is_serving = False
         self._members = frozenset()
+        if not any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in self._out.effects):
+            self.log.add(ClusterLeft())
         self.calls.end("this member has left its cluster")
         self._handlers = dict.fromkeys(self._handlers, _ignore) | dict(route_each(m.Request, self._refuse))
 

@@ -29,6 +29,7 @@ from phalanx.wire.messages import (
     MigrationCommit,
     MigrationOrder,
     OwnerEpoch,
+    StoredSide,
     TableAck,
     TableChanges,
     TableRequest,
@@ -47,6 +48,9 @@ class Replicas(Protocol):
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return the active migrations and the rules (ownership epochs) of the replicas; possibly no table names them yet."""
+
+    def stored(self) -> StoredSide | None:
+        """Return what was read from the folder and no cluster has taken up yet; None: nothing."""
 
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
         """Begin or end a migration as owner, as the master of the installed table orders."""
@@ -208,7 +212,8 @@ class InstalledTable:
 
     def answer_search(self, search_id: int) -> FetchedTable:
         """Return what a new master needs from this member to find the most recent table."""
-        return FetchedTable(search_id, self.table, self.completed, *self._replicas.undecided())
+        replicas = self._replicas
+        return FetchedTable(search_id, self.table, self.completed, *replicas.undecided(), replicas.stored())
 
     # --- orders of the master --------------------------------------------------------------------------------------
 

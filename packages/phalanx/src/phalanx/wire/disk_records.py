@@ -80,6 +80,9 @@ class KnownCluster(WireMessage, frozen=True):
     voter: MemberId = MemberId("")
     """The identity for which the process votes; empty: that of its first incarnation."""
     table: PartitionTable | None = None
+    """The table that one of its incarnations has installed last, and that says which replicas it held."""
+    table_of: MemberId = MemberId("")
+    """That incarnation."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -94,6 +97,8 @@ class TableRecord(WireMessage, tag=3, frozen=True):
     """The member has installed a partition table."""
 
     table: PartitionTable
+    member: MemberId
+    """The incarnation that has."""
 
 
 class PlainPuts(WireMessage, tag=4, frozen=True):
@@ -154,11 +159,15 @@ class IncarnationEnded(WireMessage, tag=10, frozen=True):
     """This incarnation of the member is over: the cluster goes on without what it held."""
 
 
+class ClusterLeft(WireMessage, tag=12, frozen=True):
+    """The member has left its cluster in good order: others have all that it had, and its vote."""
+
+
 class CleanEnd(WireMessage, tag=11, frozen=True):
     """The process stops in good order; nothing follows."""
 
 
-ControlRecord = SegmentStart | ViewRecord | TableRecord | IncarnationEnded | CleanEnd
+ControlRecord = SegmentStart | ViewRecord | TableRecord | IncarnationEnded | ClusterLeft | CleanEnd
 ReplicaRecord = (
     ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
     | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided

@@ -34,6 +34,43 @@ class TableSearchEnded(Event, frozen=True):
     rule: str = "DL-12 DL-30"
 
 
+class RestartWaits(Event, frozen=True):
+    """A cluster that was switched off waits for former members before it goes on."""
+
+    notice = Either(
+        "lacks_majority",
+        Notice(
+            "waits for {waits_for}: the majority of the last stable list is not back[, and nobody else has all of {partitions:partition/partitions}]",
+            WARNING,
+            TROUBLE,
+        ),
+        Notice(
+            "waits for {waits_for} before the cluster goes on[: nobody else has all of {partitions:partition/partitions}]",
+            WARNING,
+            TROUBLE,
+        ),
+    )
+
+    waits_for: tuple[MemberId, ...]
+    """The incarnations that have written the missing folders, or the identities for which their processes vote."""
+    partitions: int
+    """Partitions that no present member has as a whole."""
+    lacks_majority: bool
+
+
+class ClusterRestarted(Event, frozen=True):
+    """A cluster that was switched off goes on with what its members have read from their folders."""
+
+    notice = Notice(
+        "goes on with what {members} have read from their folders[, without {absent}] {in_table}", group=REPAIR
+    )
+
+    table_version: int
+    members: tuple[MemberId, ...]
+    absent: tuple[MemberId, ...]
+    """Voters of the last stable view that were not there."""
+
+
 class TableInstalled(Event, frozen=True):
     notice = Notice("installs partition table ver {table_version}", DEBUG)
 

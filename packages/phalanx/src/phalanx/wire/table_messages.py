@@ -6,6 +6,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration
+from phalanx.common.quorum import VoterHistory
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
@@ -79,6 +80,19 @@ class FetchTable(WireMessage, tag=31, frozen=True):
     search_id: int
 
 
+class StoredSide(msgspec.Struct, frozen=True, array_like=True):
+    """What a process has read from its folder and no cluster has taken up yet."""
+
+    former: MemberId
+    """The incarnation that has written it."""
+    history: VoterHistory
+    """For whom the process votes, and what it knows of stable views."""
+    table: PartitionTable
+    """The table that it had installed."""
+    positions: tuple[OwnerEpoch, ...]
+    """The owner that each complete replica follows, and the last write that it has."""
+
+
 class FetchedTable(WireMessage, tag=32, frozen=True):
     """The table of this member, and what it knows about migrations and owners that the table does not contain."""
 
@@ -88,6 +102,8 @@ class FetchedTable(WireMessage, tag=32, frozen=True):
     active: tuple[ActiveMigration, ...] = ()
     epochs: tuple[OwnerEpoch, ...] = ()
     """The owners that this member's replicas follow, where the epoch is newer than the table."""
+    stored: StoredSide | None = None
+    """None: the process has read nothing, or its cluster has taken it up."""
 
 
 class TableRequest(WireMessage, tag=33, frozen=True):

@@ -18,6 +18,7 @@ from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.disk.restoring import Restoration
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
 from phalanx.machine.inputs import Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
 from phalanx.node.node import Node
@@ -197,7 +198,7 @@ class World:
     def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
         now = self.queue.now
         if host.disk is not None:
-            host.disk.write(host.clock(now))
+            host.disk.write(host.clock(now), node.clock.read(host.clock(now)))
         if self._validate_every and self.inputs % self._validate_every == 0:
             node.validate()
             if host.disk is not None and (why := find_difference(node, host.disk.replay)):
@@ -296,7 +297,8 @@ class World:
             return
         host.incarnations += 1
         this = member_id(host.address, self._draw_incarnation())
-        node = self._new_node(host, this, after)
+        restoration = self._open_folder(host) if after is None else None
+        node = self._new_node(host, this, after, restoration)
         node.grid.follower.undivided.entries_at_once = DIVIDED_AT_ONCE
         node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = ROWS_AT_ONCE
         if self._adapt is not None:
@@ -308,22 +310,32 @@ class World:
         is_leaving = host.is_leaving and after is not None
         host.is_leaving = is_leaving
         self._observer.on_process(host, this, "started", self.now)
-        self.feed(host, this, Started(after.past if after is not None else None))
+        past = after.past if after is not None else restoration.past if restoration is not None else None
+        self.feed(host, this, Started(past))
         if self.seed_answers.is_used:
             self.seed_answers.begin(host, this)
         if is_leaving:
             self.feed(host, this, LeaveWanted())
 
-    def _new_node(self, host: Host, this: MemberId, after: Finished | None) -> Node:
-        """Return the node of a new incarnation on a host."""
-        if self.options.disks and (host.disk is None or after is None):
+    def _open_folder(self, host: Host) -> Restoration | None:
+        """Begin a process with the folder of its host. Return what an earlier process has left there; None: nothing."""
+        if not self.options.disks:
+            return None
+        if host.disk is None or not self.options.restarts:
             host.disk = SimDisk()
+        return host.disk.begin_process()
+
+    def _new_node(
+        self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
+    ) -> Node:
+        """Return the node of a new incarnation on a host."""
+        carried = after.carried if after is not None and after.rejoin else None
         return Node(
             this,
             self.options.node_config(host.number),
             host.wall_ms,
-            kept=after.kept if after is not None else None,
-            carried=after.carried if after is not None and after.rejoin else None,
+            kept=after.kept if after is not None else restoration.kept if restoration is not None else None,
+            carried=restoration.carried if restoration is not None else carried,
             log=host.disk.log if host.disk is not None else None,
         )
 

@@ -389,6 +389,9 @@ class DataMerging:
 
     def _keep_what_is_held(self, now: Millis) -> None:
         ownership, table = self._ownership, self._ownership.table
+        if self._follower.restored is not None:
+            self.orphaned.restored = self._follower.restored
+            return
         if table.is_assigned:
             owned = {owned.number: owned.replica for owned in ownership.all_owned()}
             held = self._follower.finish_splits() | owned

@@ -32,6 +32,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.map_store import STILL
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import drop_staged, finish_step, place_decided
+from phalanx.grid.replication.restored import Restored
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
 REMEMBERED_SIDES = 64
@@ -172,6 +173,9 @@ class OrphanedReplicas(DataHandover):
         """Former incarnation to its replicas, oldest first. Sides without replicas stay, to answer that they are merged."""
         self.losses = LossBook()
         """The losses in the tables of former incarnations."""
+        self.restored: Restored | None = None
+        """What the process has read from its folder, while no cluster has taken it up: these replicas are the cluster's own,
+        and not merged. None: nothing."""
 
     def __repr__(self) -> str:
         return f"OrphanedReplicas({list(self.unmerged())})"
@@ -179,6 +183,11 @@ class OrphanedReplicas(DataHandover):
     def __bool__(self) -> bool:
         """Return whether anything is not merged yet."""
         return any(side.replicas for side in self.sides.values())
+
+    def take_restored(self) -> Restored | None:
+        """Return what was read from the folder, and hold it no more; None: nothing."""
+        restored, self.restored = self.restored, None
+        return restored
 
     def add(self, side: OrphanedSide) -> None:
         self.sides[side.former] = side

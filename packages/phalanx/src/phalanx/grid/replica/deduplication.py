@@ -86,6 +86,11 @@ class Deduplication:
     def __repr__(self) -> str:
         return f"Deduplication({self.export()})"
 
+    def forget_times(self) -> None:
+        """Forget when callers were heard: the times are of another process, and the next search sets them."""
+        for record in self.callers.values():
+            record.heard_at = -1
+
     def find(self, caller: Target, number: int) -> OutcomeValue | OperationState:
         """Return the outcome of an operation, or what else is known of it."""
         record = self.callers.get(caller)

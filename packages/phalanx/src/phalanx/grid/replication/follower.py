@@ -23,6 +23,7 @@ from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
+from phalanx.grid.replication.restored import Restored
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, IncarnationEnded, ReplicaDropped
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -63,6 +64,8 @@ class Follower:
         self.deferred_free = memory.deferred_free
         self.undivided = UndividedReplicas(self.replicas, self.deferred_free, self._log)
         """Replicas of partitions that the table has split and this member has not."""
+        self.restored: Restored | None = None
+        """What was read from the folder, until there is a table with owners; None: nothing, or a cluster has taken it up."""
         self._owns = ownership.owns
         self._is_former = ownership.is_former
         self._out = flow.out
@@ -72,6 +75,12 @@ class Follower:
         self._table: PartitionTable | None = None
         self.view = ViewId()
         """The installed view."""
+
+    def restore(self, restored: Restored) -> None:
+        """Take what was read from the folder. These replicas are served, or follow an owner, when a table says so."""
+        self.restored = restored
+        self.replicas.update(restored.replicas)
+        self._clock.restore(restored.last_stamp)
 
     def on_replicate(self, sender: MemberId, message: Mutation, now: Millis) -> None:
         partition = message.partition
@@ -253,6 +262,8 @@ class Follower:
                 self._drop(partition)
             for partition in [p for p in self.incoming if p >= table.partition_count]:
                 del self.incoming[partition]
+        if table.is_assigned:
+            self.restored = None
         self._table = table
         self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1
@@ -385,7 +396,8 @@ class Follower:
 
     def end(self) -> None:
         """Give up all replicas: this incarnation is over."""
-        self._log.add(IncarnationEnded())
+        if self.restored is None:  # else the next incarnation takes them over as they are
+            self._log.add(IncarnationEnded())
         self.replicas.clear()
         self.undivided.clear()
         self.copies.clear()

@@ -21,6 +21,11 @@ class Appended(NamedTuple):
     first_lsn: int
     records: list[LogRecord]
 
+    @property
+    def last_lsn(self) -> int:
+        """Return the number of the last of them."""
+        return self.first_lsn + len(self.records) - 1
+
 
 class ReplicaLog:
     """Numbers the records of one member's log, and holds them until the driver takes them."""

@@ -26,6 +26,7 @@ from phalanx.partition.coordinator.map_changes import MapChanges
 from phalanx.partition.coordinator.map_replacement import MapReplacement
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
 from phalanx.partition.coordinator.rebalancing import Rebalancer
+from phalanx.partition.coordinator.restarting import Restarting
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.migration_phases import MigrationOutcome
@@ -82,6 +83,7 @@ class PartitionCoordinator:
         """The members of the view."""
         self._search: TableSearch | None = None
         self._searches_made = 0
+        self.restarting = Restarting(local)
 
     def __repr__(self) -> str:
         return f"PartitionCoordinator(leads={self._leads}, held={self._hold.is_active and self._hold.until()}, search={self._search}, {self.migrations!r})"
@@ -127,6 +129,7 @@ class PartitionCoordinator:
 
     def _stop_leading(self) -> None:
         self._search = None
+        self.restarting.forget()
         self.publication.is_open = False
         self._map_changes.forget()
         self.replacement.forget()
@@ -293,6 +296,7 @@ class PartitionCoordinator:
             return
         if self._search is not None:
             self._search.ask(now)
+            self._end_search_if_over(now)
             return
         self.migrations.repeat(now)
         self._go_on(now)
@@ -310,6 +314,12 @@ class PartitionCoordinator:
         if self._search is None or not self._search.is_over():
             return
         found = self._search.result()
+        if not found.table.is_assigned and (sides := self._search.stored_sides()):
+            self._search.asks_newcomers = True
+            table = self.restarting.consider(sides, now)
+            if table is None:
+                return
+            found = found._replace(table=table)
         self._search = None
         rolled_back = tuple(state.partition for state in found.rolled_back)
         self._out.record(TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))

@@ -22,7 +22,7 @@ class Repair(NamedTuple):
     """Promoted partitions whose new owner can lack acknowledged writes."""
 
 
-def _confirming(table: PartitionTable) -> int:
+def confirming_index(table: PartitionTable) -> int:
     """Return the index of the last replica that confirms every write of every map."""
     return min(count.synchronous for count in table.maps.backup_counts)
 
@@ -40,7 +40,7 @@ def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collect
         return Repair({}, [], [], [])  # the usual case, after each migration
     changes: dict[int, Slots] = {}
     promoted, lost, behind = [], [], []
-    confirming = _confirming(table)
+    confirming = confirming_index(table)
     for partition, row in enumerate(table.rows):
         if partition in undecided or all(index == HOLE or is_alive[index] for index in row):
             continue

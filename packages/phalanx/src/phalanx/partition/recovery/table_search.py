@@ -11,7 +11,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.most_recent_table import Recovery, recover
-from phalanx.wire.messages import FetchedTable, FetchTable
+from phalanx.wire.messages import FetchedTable, FetchTable, StoredSide
 
 
 class TableSearch:
@@ -25,6 +25,8 @@ class TableSearch:
         self.waiting_for: dict[MemberId, None] = dict.fromkeys(view.others(local.this))
         """Members that have not answered yet, oldest first."""
         self._ask_at = 0
+        self.asks_newcomers = False
+        """Whether members that join are asked as well: a cluster that was switched off is coming back."""
 
     def __repr__(self) -> str:
         return f"TableSearch({self._search_id}, waiting_for={list(self.waiting_for)})"
@@ -52,11 +54,19 @@ class TableSearch:
         3. According to D's table no holder of the partition would be left; but S still holds it, and waits for the
         outcome. A member that acted upon a row has that row, so a row that only departed members have can be ignored.
         """
-        self.waiting_for = dict.fromkeys(member for member in view.members if member in self.waiting_for)
+        self.waiting_for = dict.fromkeys(
+            member
+            for member in view.members
+            if member in self.waiting_for or (self.asks_newcomers and member not in self._answers)
+        )
         self._answers = {member: answer for member, answer in self._answers.items() if member in view}
 
     def is_over(self) -> bool:
         return not self.waiting_for
+
+    def stored_sides(self) -> dict[MemberId, StoredSide]:
+        """Return what the members that have answered have read from their folders, and no cluster has taken up."""
+        return {member: answer.stored for member, answer in self._answers.items() if answer.stored is not None}
 
     def result(self) -> Recovery:
         """Return the table and the outcomes with which the new master continues."""

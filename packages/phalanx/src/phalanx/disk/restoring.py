@@ -1,0 +1,63 @@
+"""What a process that starts with a folder takes along from it: its votes, what it knows of others, and its replicas."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phalanx.common.former_incarnation import FormerIncarnation
+from phalanx.common.ids import MemberId
+from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
+from phalanx.disk.replay import Replay
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.grid.replication.restored import Restored, positions_of
+from phalanx.wire.disk_records import CopyDropped, IncarnationEnded
+from phalanx.wire.table_messages import StoredSide
+
+
+class Restoration(NamedTuple):
+    """What the first incarnation of a process gets from the one before it, as if that had ended just now."""
+
+    kept: OrphanedReplicas
+    carried: QuorumHandover
+    past: FormerIncarnation
+
+
+def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | None:
+    """Return what a folder gives to the process that starts with it; None: its member was in no cluster, or has left it.
+
+    `last_stamp`: what the grid's clock showed when the log was written last. `log`: where the process goes on, which is
+    told what it does not take over. The replicas are those of the replay itself.
+    """
+    restoration = _restore(replay, last_stamp)
+    for partition in replay.arriving:
+        log.add(CopyDropped(partition))
+    if replay.replicas and (restoration is None or restoration.kept.restored is None):
+        log.add(IncarnationEnded())
+    return restoration
+
+
+def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
+    known = replay.cluster
+    if known.view is None or known.footing is None:
+        return None
+    history = VoterHistory(known.voter, after_master_loss(known.footing, known.view))
+    kept = OrphanedReplicas()
+    if known.table is not None and known.table.is_assigned:
+        for replica in replay.replicas.values():
+            replica.deduplication.forget_times()
+        side = StoredSide(known.table_of, history, known.table, positions_of(replay.replicas))
+        kept.restored = Restored(replay.replicas, side, last_stamp)
+    past = FormerIncarnation(
+        members=_members_of(replay, history.footing), has_started=True, cluster_version=known.view.cluster_version
+    )
+    return Restoration(kept, QuorumHandover(history, voter=known.voter), past)
+
+
+def _members_of(replay: Replay, footing: QuorumRecord) -> tuple[MemberId, ...]:
+    """Return the members of the cluster, as far as the folder names them."""
+    known = replay.cluster
+    listed = [*(known.view.members if known.view is not None else ())]
+    for each in (footing.stable, *footing.pending):
+        listed += each.voters
+    return tuple(dict.fromkeys([*listed, *(known.table.members if known.table is not None else ())]))

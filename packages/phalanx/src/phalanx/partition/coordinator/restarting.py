@@ -1,0 +1,61 @@
+"""On the master: bring back a cluster that was switched off, when enough of it is here.
+
+It goes on at once when all voters of its last stable view are here, and after a grace when the majority of them is, so
+that members which start a moment later keep their replicas. Each partition also needs a holder that has all of it. Until
+then nothing is served, and time alone changes nothing: who is missing can have writes that nobody else has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.machine.local_context import LocalContext
+from phalanx.partition.recovery.restart import Restart, plan_restart
+from phalanx.wire.table_events import ClusterRestarted, RestartWaits
+from phalanx.wire.table_messages import StoredSide
+
+
+class Restarting:
+    """Decides when a cluster goes on with what its members have read from their folders."""
+
+    def __init__(self, local: LocalContext) -> None:
+        self._out = local.out
+        self._grace_ms = local.config.restart_grace_ms
+        self._has_enough_since: Millis | None = None
+        """Since when it could go on without those that are missing; None: it cannot."""
+        self.waits_for: tuple[MemberId, ...] = ()
+        """The former members for which the cluster waits, as far as they are known; empty: it does not wait."""
+
+    def __repr__(self) -> str:
+        return f"Restarting(waits_for={list(self.waits_for)}, since={self._has_enough_since})"
+
+    def forget(self) -> None:
+        """Forget everything: the cluster goes on, or another member leads."""
+        self._has_enough_since = None
+        self.waits_for = ()
+
+    def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
+        """Return the table with which the cluster goes on; None: it waits."""
+        plan = plan_restart(sides)
+        if plan.lacks_majority or plan.lacking:
+            self._has_enough_since = None
+            self._wait(plan)
+            return None
+        if plan.absent_voters:
+            if self._has_enough_since is None:
+                self._has_enough_since = now
+            if now - self._has_enough_since < self._grace_ms:
+                self._wait(plan)
+                return None
+        self.forget()
+        self._out.record(ClusterRestarted(plan.table.version, tuple(sides), plan.absent_voters))
+        return plan.table
+
+    def _wait(self, plan: Restart) -> None:
+        holders = {former for row in plan.lacking.values() for former in row}
+        waits_for = tuple(sorted(holders.union(plan.absent_voters)))
+        if waits_for != self.waits_for:
+            self.waits_for = waits_for
+            self._out.record(RestartWaits(waits_for, len(plan.lacking), plan.lacks_majority))

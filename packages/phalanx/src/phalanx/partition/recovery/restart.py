@@ -1,0 +1,92 @@
+"""The table with which a cluster goes on that was switched off: a pure rule over what its members have read from their folders.
+
+The newest row of each partition counts. Of its holders that are back, the one with the greatest position owns the
+partition: it has all that any of them acknowledged. Those with an equal position are its backups at once; the others get
+what they lack like any new backup, and are in no row before they have it.
+
+Members of the former cluster are named by the incarnations that have written the folders. Each row gets a version above
+all that any former master can have given, so that no epoch is used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from phalanx.common.ids import MemberId
+from phalanx.common.quorum import combine_records, find_lacking
+from phalanx.common.table import PartitionTable, Slots
+from phalanx.partition.recovery.repair import confirming_index
+from phalanx.wire.table_messages import OwnerEpoch, StoredSide
+
+VERSION_STEP = 1 << 20
+"""A restart raises the version of each row by this: a master gives fewer while a view lasts that some member has not heard of."""
+
+
+class Restart(NamedTuple):
+    """What is known of a cluster that is to go on."""
+
+    table: PartitionTable
+    """The table with which it goes on, once it can."""
+    lacking: dict[int, tuple[MemberId, ...]]
+    """Partition to the former holders of which one must come back, because none that is here has all of it."""
+    absent_voters: tuple[MemberId, ...]
+    """Voters of the last stable view that are not back."""
+    lacks_majority: bool
+    """Whether a majority of a view that is or can be stable is not back."""
+
+
+def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
+    """Return how the cluster of these members can go on. `sides`: present members to what each has read, at least one."""
+    footing = combine_records(side.history.footing for side in sides.values())
+    voters = frozenset(side.history.voter for side in sides.values())
+    absent = tuple(voter for voter in footing.stable.voters if voter not in voters)
+    rows, lacking = {}, {}
+    newest = _newest_rows(sides)
+    present = {side.former: member for member, side in sides.items()}
+    positions = {
+        member: {position.partition: position for position in side.positions} for member, side in sides.items()
+    }
+    confirming = confirming_index(newest)
+    for partition in range(newest.partition_count):
+        slots = newest.slots(partition)
+        if not slots:
+            continue
+        held = {
+            present[former]: (index, positions[present[former]][partition])
+            for index, former in enumerate(slots)
+            if former in present and partition in positions[present[former]]
+        }
+        if not any(index <= confirming for index, _ in held.values()):
+            lacking[partition] = tuple(former for former in slots[: confirming + 1] if former is not None)
+        rows[partition] = _row_of(held), newest.versions[partition] + VERSION_STEP, newest.births[partition]
+    lacks_majority = find_lacking(footing, voters) is not None
+    return Restart(newest.with_rows(rows), lacking, absent, lacks_majority)
+
+
+def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable:
+    """Return the table with the newest row of each partition that any of them has installed."""
+    most = max(side.table.partition_count for side in sides.values())
+    tables = [side.table for side in sides.values() if side.table.partition_count == most]
+    table = max(tables, key=lambda each: each.version)
+    for each in tables:
+        if newer := each.newer_rows(table):
+            table = table.with_rows(newer)
+        table = table.with_maps(each.maps)
+        table = table.with_losses(table.losses.united_with(each.losses))
+    return table
+
+
+def _row_of(held: Mapping[MemberId, tuple[int, OwnerEpoch]]) -> Slots:
+    """Return the new row: the holder with the greatest position, and those that are equal to it."""
+    if not held:
+        return ()
+
+    def rank(member: MemberId) -> tuple[int, int, int]:
+        index, position = held[member]
+        return position.epoch, position.seq, -index
+
+    ruler = max(held, key=rank)
+    of = held[ruler][1]
+    equal = [member for member in held if member != ruler and held[member][1] == of]
+    return (ruler, *sorted(equal, key=lambda member: held[member][0]))
