@@ -73,6 +73,9 @@ class Profile(enum.StrEnum):
     """Histories of MEMBERSHIP in which members find their seeds by and by, and wrongly at first."""
     MIGRATIONS = "migrations"
     """Replicas move all the time, and members that take part are hurt at some step of it."""
+    OUTAGE = "outage"
+    """Histories of DEFAULT, MIGRATIONS, FAILOVER, STAGING and LOCKS in which all processes end at once, and come back with
+    what is in their folders."""
     TIMEOUTS = "timeouts"
     """Members pause, the network stalls, and one member hangs for good."""
     QUIET = "quiet"

@@ -7,6 +7,7 @@ that is found stable after one with a greater number takes its place before that
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.node.node import Node
 from phalanx.wire.join_events import Joined
 from phalanx.wire.view_events import MemberRemoved, ViewStable
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
@@ -24,12 +25,19 @@ class MajorityChecker(Checker):
         """Founder to the stable views of its cluster: number to voters."""
         self._besides: dict[tuple[MemberId, ...], tuple[MemberId, ...]] = {}
         """Voters of a stable view, to the other members of the view."""
+        self._root_of: dict[MemberId, MemberId] = {}
+        """Member whose process brings along what it knows of stable views, to the founder of that cluster."""
         self._left: set[Address] = set()
         """Addresses of members that have left in good order: their votes went to those that they left."""
         self._checked = 0
 
     def counts(self) -> dict[str, int]:
         return {"stable views": self._checked}
+
+    def watch(self, node: Node) -> None:
+        history = node.membership.majority.quorum.memory()
+        if history is not None:
+            self._root_of[node.this] = history.footing.root
 
     def on_event(self, recorded: ObservedEvent) -> None:
         member, event, now, *_ = recorded
@@ -45,13 +53,15 @@ class MajorityChecker(Checker):
         return self._cluster_of.get(member)
 
     def _on_joined(self, member: MemberId, event: Joined) -> None:
-        founder = self._cluster_of.get(event.master, member)
+        root = self._root_of.get(member, member)  # one that goes on alone has what its cluster has decided before
+        founder = self._cluster_of.get(event.master, root)
         self._cluster_of[member] = founder
-        if founder == member:
-            self._stable[founder] = {1: (member,)}
+        self._stable.setdefault(founder, {1: (member,)})
 
     def _on_stable(self, member: MemberId, event: ViewStable, now: Millis) -> None:
-        known = self._stable[self._cluster_of[member]]
+        # One that goes on alone, and had the majority alone, says so before it says that it has joined.
+        founder = self._cluster_of.get(member) or self._root_of.get(member, member)
+        known = self._stable.setdefault(founder, {})
         before = max((number for number in known if number < event.number), default=None)
         after = min((number for number in known if number > event.number), default=None)
         self._checked += 1

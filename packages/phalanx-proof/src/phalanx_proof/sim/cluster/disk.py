@@ -23,6 +23,11 @@ class SimDisk:
     def __repr__(self) -> str:
         return f"SimDisk({self.log!r})"
 
+    @property
+    def holds_replicas(self) -> bool:
+        """Whether a process that starts here brings back replicas."""
+        return bool(self.replay.replicas)
+
     def write(self, shown: Millis, stamp: int) -> None:
         """Write what was added. `shown`, `stamp`: what the host's clock shows, and the grid's."""
         appended = self.log.take()

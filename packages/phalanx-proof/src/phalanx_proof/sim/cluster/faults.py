@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from random import Random
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.ids import MemberId
@@ -75,6 +76,10 @@ class Faults:
         """
         world = self._world
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
+        if world.options.restarts:
+            for host in down:
+                if host.disk is not None and host.disk.holds_replicas:
+                    world.start(host)
         if world.options.mutual_seeds:
             # All of these must run where a cluster is to begin anew: the last member can be about to go.
             for host in down:
@@ -157,6 +162,8 @@ class Faults:
         match fault.kind:
             case FaultKind.CRASH:
                 world.crash(host, fault.lasts_ms)
+            case FaultKind.OUTAGE:
+                self._end_all(fault)
             case FaultKind.CRASH_ON:
                 host.crash_on.append((fault.what, fault.nth, fault.lasts_ms))
             case FaultKind.CRASH_SENDING:
@@ -198,6 +205,14 @@ class Faults:
                 invariant(other is not None, "the fault is between two hosts", fault=fault)
                 self._between(fault, host, other)  # type: ignore[arg-type]  # held by the invariant
 
+    def _end_all(self, fault: Fault) -> None:
+        """Let all processes end, and each begin again at a time of its own."""
+        order = Random(f"outage:{fault.nth}")
+        for host in self._world.hosts:
+            if host.node is not None:
+                host.is_leaving = False
+                self._world.crash(host, order.randrange(1, fault.lasts_ms))
+
     def _between(self, fault: Fault, host: Host, other: Host) -> None:
         network, now = self._world.network, self._world.now
         match fault.kind:
@@ -224,6 +239,8 @@ class Faults:
         match fault.kind:
             case FaultKind.JOIN:
                 return host.node is None and host.comes_back is None
+            case FaultKind.OUTAGE:
+                return host.has_joined
             case FaultKind.DISK | FaultKind.LOSE_LOG:
                 return True
             case FaultKind.CRASH | FaultKind.MEMORY:

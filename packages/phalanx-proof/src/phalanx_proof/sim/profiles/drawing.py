@@ -100,6 +100,19 @@ def _draw_locks(seed: int) -> HistoryOptions:
     return msgspec.structs.replace(options, member_settings={"max_lock_tokens": 1} if forgets else {})
 
 
+def _draw_outages(seed: int) -> HistoryOptions:
+    """Draw a history of another profile in which the whole cluster is switched off, up to three times."""
+    others = Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.STAGING, Profile.LOCKS
+    options, rng = _draw_as(others, Profile.OUTAGE, seed), Random(f"outage:{seed}")
+    outages = [
+        Fault(rng.randrange(options.duration_ms), FaultKind.OUTAGE, MASTER, lasts_ms=rng.choice((2, 500, 5_000)), nth=rng.randrange(1 << 30))
+        for _ in range(rng.choice((1, 1, 2, 3)))
+    ]  # fmt: skip
+    settings = options.member_settings | {"restart_grace_ms": rng.choice((0, 500, 5_000))}
+    faults = tuple(sorted((*options.faults, *outages), key=lambda fault: fault.at_ms))
+    return msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
+
+
 def _draw_redis(seed: int) -> HistoryOptions:
     return _draw_with_users(WITH_CRASHES_AND_CUTS, Profile.REDIS, seed, redis=True)
 
@@ -252,6 +265,7 @@ MADE_OF_OTHERS: dict[Profile, Callable[[int], HistoryOptions]] = {
     Profile.STAGING: _draw_staging,
     Profile.STAGING_CUTS: _draw_staging_with_cuts,
     Profile.LOCKS: _draw_locks,
+    Profile.OUTAGE: _draw_outages,
     Profile.REDIS: _draw_redis,
     Profile.HAZELCAST: _draw_hazelcast,
     Profile.DISCOVERY: _draw_discovery,
