@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
@@ -41,7 +43,8 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
     known = replay.cluster
     if known.view is None or known.footing is None:
         return None
-    history = VoterHistory(known.voter, after_master_loss(known.footing, known.view))
+    footing = msgspec.structs.replace(after_master_loss(known.footing, known.view), left=known.footing.left)
+    history = VoterHistory(known.voter, footing)
     kept = OrphanedReplicas()
     if known.table is not None and known.table.is_assigned:
         for replica in replay.replicas.values():
@@ -49,7 +52,7 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
         side = StoredSide(known.table_of, history, known.table, positions_of(replay.replicas))
         kept.restored = Restored(replay.replicas, side, last_stamp)
     past = FormerIncarnation(
-        members=_members_of(replay, history.footing), has_started=True, cluster_version=known.view.cluster_version
+        members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version
     )
     return Restoration(kept, QuorumHandover(history, voter=known.voter), past)
 

@@ -210,7 +210,7 @@ class MembershipService:
 
     def view_record(self, view: MembersView) -> ViewRecord:
         """Return what the log has of an installed view."""
-        return ViewRecord(view, self.majority.quorum.footing, self.majority.quorum.voter)
+        return ViewRecord(view, self.majority.quorum.footing_with_departures(), self.majority.quorum.voter)
 
     @property
     def members(self) -> frozenset[MemberId]:

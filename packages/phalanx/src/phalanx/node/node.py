@@ -77,7 +77,7 @@ from phalanx.node.table_wish import TableWish
 from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
-from phalanx.wire.disk_records import ClusterLeft, TableRecord
+from phalanx.wire.disk_records import ClusterLeft, IncarnationEnded, TableRecord
 from phalanx.wire.message import WireMessage
 
 _OF_ONE_PARTITION = frozenset(
@@ -428,8 +428,8 @@ class Node:
         self.calls.on_table(fact.table, now)
 
     def _wants_table(self) -> bool:
-        """Return whether a call, or the merge of orphaned replicas, waits for the assignment."""
-        waits = bool(self.calls.waiting) or bool(self.data_merging)
+        """Return whether a call, the merge of orphaned replicas, or what was read from the folder waits for the assignment."""
+        waits = bool(self.calls.waiting) or bool(self.data_merging) or self.grid.stored() is not None
         return waits and not self.installed_table.is_assigned and self.membership.view is not None
 
     def _has_entries(self) -> bool:
@@ -440,10 +440,19 @@ class Node:
         self._has_ended = True
         self._is_serving = False
         self._members = frozenset()
-        if not any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in self._out.effects):
-            self.log.add(ClusterLeft())
+        self._log_end()
         self.calls.end("this member has left its cluster")
         self._handlers = dict.fromkeys(self._handlers, _ignore) | dict(route_each(m.Request, self._refuse))
+
+    def _log_end(self) -> None:
+        """Log what becomes of the replicas that this incarnation had."""
+        view = self._driver_has[0]
+        if any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in self._out.effects):
+            if self.grid.stored() is None:  # else the next incarnation takes over what was read, as it is
+                self.log.add(IncarnationEnded())
+        elif view is not None and any(member != self.this for member in view.data_members):
+            self.log.add(ClusterLeft())
+        # The last one that leaves keeps what it has: nobody else has it, and the cluster can be started again.
 
     def _refuse(self, caller: Target, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))

@@ -37,6 +37,9 @@ from phalanx.wire.messages import (
 )
 from phalanx.wire.table_events import MapSettingsDiffer, TableInstalled
 
+UNASKED = 0
+"""Instead of the number of a search, in an answer that nobody has asked for."""
+
 
 class Replicas(Protocol):
     """The replicas that this member holds according to its table."""
@@ -252,12 +255,16 @@ class InstalledTable:
             self._set_ahead(self.ahead | {row.partition})
 
     def ask_for_table(self, now: Millis) -> None:
-        """Ask the master for a first assignment, at most once per retry interval, because a caller wants to use the data."""
+        """Ask the master for a first assignment, at most once per retry interval, because a caller wants to use the data.
+
+        A member with a folder that no cluster has taken up tells the master so instead: it can have what the others lack.
+        """
         if self._master is None or self._leads:
             return
         if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._config.retry_interval_ms:
             self._asked_for_table_at = now
-            self._out.send(self._master, TableRequest())
+            has_stored = self._replicas.stored() is not None
+            self._out.send(self._master, self.answer_search(UNASKED) if has_stored else TableRequest())
 
     def install(self, table: PartitionTable, installed_version: int) -> None:
         """Install this table. `installed_version`: the version of the master's table that it is based on."""

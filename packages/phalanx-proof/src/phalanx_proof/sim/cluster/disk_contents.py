@@ -18,6 +18,8 @@ from phalanx.node.node import Node
 
 def find_difference(node: Node, replay: Replay) -> str:
     """Return in what the replicas in memory and those of the log differ first; empty: in nothing."""
+    if node.membership.is_over:
+        return ""
     grid = node.grid
     held = {owned.number: owned.replica for owned in grid.ownership.all_owned()} | grid.follower.replicas
     held |= grid.follower.undivided.waiting()

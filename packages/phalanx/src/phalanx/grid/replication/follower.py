@@ -24,7 +24,7 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
 from phalanx.grid.replication.restored import Restored
-from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, IncarnationEnded, ReplicaDropped
+from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,
@@ -396,8 +396,6 @@ class Follower:
 
     def end(self) -> None:
         """Give up all replicas: this incarnation is over."""
-        if self.restored is None:  # else the next incarnation takes them over as they are
-            self._log.add(IncarnationEnded())
         self.replicas.clear()
         self.undivided.clear()
         self.copies.clear()

@@ -69,7 +69,7 @@ class QuorumState:
         """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
         self._waiting_for: set[MemberId] = set()
         """On the master: voters that have not confirmed the present view yet."""
-        self.left: set[MemberId] = set()
+        self.left: set[MemberId] = set(self._remembered.left) if self._remembered is not None else set()
         """On the master: voters that have left in good order since the last stable view. Only this master counts their
         votes, and its successor: a leaving member promises not to agree with any other.
         """
@@ -323,6 +323,11 @@ class QuorumState:
         if self.footing.left and claimer == self._view.master:
             footing = msgspec.structs.replace(footing, left=self.footing.left)
         return VoterHistory(self.voter, footing)
+
+    def footing_with_departures(self) -> QuorumRecord | None:
+        """Return the footing, with the votes of those that have left, which only this master counts."""
+        footing = self.footing
+        return msgspec.structs.replace(footing, left=tuple(sorted(self.left))) if footing and self.left else footing
 
     def words(self) -> str:
         """Say in words of which stable view the present one needs the majority, and how many of its members are here."""

@@ -162,6 +162,9 @@ class PartitionCoordinator:
             if self.decides:
                 self._rebalancer.repair(now)
                 self._go_on(now)
+        elif self.decides and message.stored is not None and not self._installed.is_assigned:
+            # 1. A process without a folder founds the cluster. 2. One joins that has the data of the former cluster.
+            self._start_search(self.publication.joined(), now)
 
     def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
         if not self.decides or self._rebalancer.may_need(message.partition):

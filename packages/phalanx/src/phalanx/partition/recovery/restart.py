@@ -40,7 +40,8 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     """Return how the cluster of these members can go on. `sides`: present members to what each has read, at least one."""
     footing = combine_records(side.history.footing for side in sides.values())
     voters = frozenset(side.history.voter for side in sides.values())
-    absent = tuple(voter for voter in footing.stable.voters if voter not in voters)
+    left = {voter for side in sides.values() for voter in side.history.footing.left}
+    absent = tuple(voter for voter in footing.stable.voters if voter not in voters | left)
     rows, lacking = {}, {}
     newest = _newest_rows(sides)
     present = {side.former: member for member, side in sides.items()}
@@ -60,7 +61,7 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         if not any(index <= confirming for index, _ in held.values()):
             lacking[partition] = tuple(former for former in slots[: confirming + 1] if former is not None)
         rows[partition] = _row_of(held), newest.versions[partition] + VERSION_STEP, newest.births[partition]
-    lacks_majority = find_lacking(footing, voters) is not None
+    lacks_majority = find_lacking(footing, voters | left) is not None
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority)
 
 
