@@ -1,0 +1,119 @@
+"""The file STORE of a data folder: the identity of what is in it, and how often a process has started with it.
+
+    {"format":1,"store":"7f3a…","created":"2026-11-27T10:00:00+00:00","start":3}
+    crc32 9a0c44e1
+
+It is written beside, synced and renamed, so it is whole whenever a process or a machine ends. Each start raises the number and syncs it
+before the process does anything else: whoever knows a greater number of this store knows that the folder is an old copy (DU-22).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import re
+import zlib
+from typing import Final
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.runtime.disk.files import Files, write_whole
+
+NAME: Final = "STORE"
+UNFINISHED: Final = "STORE.tmp"
+FORMAT: Final = 1
+"""The format of the data folder: of this file, and of the names of all others."""
+ID_BYTES: Final = 16
+_MOST_BYTES: Final = 4096
+"""A whole STORE is a few hundred bytes."""
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class StoreRecord(msgspec.Struct, frozen=True):
+    """What STORE says."""
+
+    format: int
+    store: str
+    """The identity of the folder: 128 random bits as hexadecimal digits."""
+    created: str
+    """When, by the clock of the machine."""
+    start: int
+    """How often a process has started with this folder, the present one included."""
+
+
+class _Format(msgspec.Struct):
+    """The only thing that STORE says in every format."""
+
+    format: int
+
+
+def new_store() -> StoreRecord:
+    """Return the identity of a folder that is used for the first time, before its first start."""
+    return StoreRecord(FORMAT, os.urandom(ID_BYTES).hex(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), 0)
+
+
+def encode_store(store: StoreRecord) -> bytes:
+    """Return the content of STORE."""
+    line = msgspec.json.encode(store)
+    return b"%b\ncrc32 %08x\n" % (line, zlib.crc32(line))
+
+
+def decode_store(content: bytes, place: str) -> StoreRecord:
+    """Return what STORE says. `place`: its path, for the error. Raises `UsageError` if it is broken or of a newer release."""
+    line, _, rest = content.partition(b"\n")
+    if rest != b"crc32 %08x\n" % zlib.crc32(line):
+        raise UsageError(f"{_broken(place)}")
+    try:
+        known = msgspec.json.decode(line, type=_Format).format
+        if known != FORMAT:
+            raise UsageError(
+                f"data_dir: {place} has format {known}, and this release of Phalanx reads format {FORMAT}: start the release that wrote it"
+            )
+        store = msgspec.json.decode(line, type=StoreRecord)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{_broken(place)} ({error})") from error
+    if not _ID.fullmatch(store.store) or store.start < 0 or not store.created.isprintable():
+        raise UsageError(_broken(place))
+    return store
+
+
+def _broken(place: str) -> str:
+    return (
+        f"data_dir: {place}, which says whose data this is, is broken: put back that file from a backup of the folder, or move the "
+        "folder away and let the other members give this one its data"
+    )
+
+
+def read_store(files: Files, folder: int, path: str) -> StoreRecord | None:
+    """Return what the STORE of a folder says; None: there is none. `path`: the folder's, for errors.
+
+    Raises `UsageError` if it is broken, and `OSError`.
+    """
+    try:
+        descriptor = files.open(folder, NAME, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        content = memoryview(bytearray(_MOST_BYTES))
+        size = files.read(descriptor, content, 0)
+    finally:
+        files.close(descriptor)
+    return decode_store(content[:size].tobytes(), os.path.join(path, NAME))
+
+
+def write_store(files: Files, folder: int, store: StoreRecord) -> None:
+    """Put STORE into its folder, in place of the present one. When it returns, that is on the disk. Raises `OSError`."""
+    descriptor = files.open(folder, UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_whole(files, descriptor, encode_store(store), 0)
+        files.sync(descriptor)
+    except OSError:
+        files.close(descriptor)
+        with contextlib.suppress(OSError):
+            files.unlink(folder, UNFINISHED)
+        raise
+    files.close(descriptor)
+    files.rename(folder, UNFINISHED, NAME)
+    files.sync(folder)
