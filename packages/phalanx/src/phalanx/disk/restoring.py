@@ -23,6 +23,8 @@ class Restoration(NamedTuple):
     kept: OrphanedReplicas
     carried: QuorumHandover
     past: FormerIncarnation
+    partition_count: int
+    """How many partitions its replicas are of; 0: it has none."""
 
 
 def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | None:
@@ -54,7 +56,8 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
     past = FormerIncarnation(
         members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version
     )
-    return Restoration(kept, QuorumHandover(history, voter=known.voter), past)
+    count = known.table.partition_count if kept.restored is not None and known.table is not None else 0
+    return Restoration(kept, QuorumHandover(history, voter=known.voter), past, count)
 
 
 def _members_of(replay: Replay, footing: QuorumRecord) -> tuple[MemberId, ...]:

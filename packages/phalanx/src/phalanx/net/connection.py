@@ -60,6 +60,10 @@ def listening_advice(error: Exception) -> str:
     return "choose another port, or 0 for any free one"
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def reraise(error: BaseException) -> None:
     """Raise an error to the event loop, which logs it and continues."""
     raise error
@@ -89,6 +93,8 @@ class ConnectionGroup:
         self.dial: Dial = dial if dial is not None else Dialer(self.loop).dial
         self.flow: Flow[FrameConnection] = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
+        self.before_output: Callable[[], None] = _nothing
+        """Called before any bytes of this group's connections leave: what they tell of is to be on the disk first."""
         self._due: list[FrameConnection] = []
         self.open: set[FrameConnection] = set()
         """The connections with a transport, also given-up ones that still write their queued bytes."""
@@ -260,6 +266,7 @@ class FrameConnection(asyncio.Protocol):
         transport = self.transport
         if not self._out or transport is None or self.is_closing or self._queued or transport.get_write_buffer_size():
             return
+        self._group.before_output()
         data = b"".join(self._out)
         self._out.clear()
         self.written += len(data)
@@ -278,6 +285,7 @@ class FrameConnection(asyncio.Protocol):
         out, transport = self._out, self.transport
         if not out or transport is None:
             return
+        self._group.before_output()
         if self.is_closing:
             pass  # nobody will get it
         elif self._records is not None:

@@ -40,6 +40,7 @@ from phalanx.runtime.connections.links import Links
 from phalanx.runtime.connections.overload import Overload
 from phalanx.runtime.discovery.port_range import find_members
 from phalanx.runtime.discovery.presence import Presence
+from phalanx.runtime.disk.member_disk import MemberDisk
 from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
 from phalanx.runtime.http_port import make_http_server
 from phalanx.runtime.local.embedded import EmbeddedCaller, EmbeddedMap
@@ -76,7 +77,18 @@ class MemberDriver(PublicNames):
 
     _internal = frozenset(
         {
-            *("accepted", "caller", "config", "crash", "distrusted", "event_figures", "fail", "feed", "flush_events"),
+            *(
+                "accepted",
+                "caller",
+                "config",
+                "crash",
+                "disk",
+                "distrusted",
+                "event_figures",
+                "fail",
+                "feed",
+                "flush_events",
+            ),
             *("has_started", "node", "now", "own_addresses", "receivers", "recent_events"),
             *("refused_strangers", "start", "untraced_map"),
         }
@@ -138,6 +150,10 @@ class MemberDriver(PublicNames):
         self._measurements = Measurements(memory_use, activity, self._events, self._group, self.feed)
         self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
         """The HTTP port; None: there is none."""
+        self.disk: MemberDisk | None = None
+        """What it writes its data to, from its start to its end; None: it has no folder."""
+        self._closing: asyncio.Task[None] | None = None
+        """The end of the disk's log, once this member has ended."""
         self._links = Links(self, self._group, self._statistics)
         self._view: MembersView | None = None
         """The node's view after the last input."""
@@ -253,6 +269,26 @@ class MemberDriver(PublicNames):
                 lock.release()
 
     async def _start(self, config: Config) -> None:
+        if config.data_dir is not None:
+            self.disk = await asyncio.to_thread(
+                MemberDisk.open,
+                config.data_dir,
+                config.cluster,
+                phalanx.__version__,
+                is_lasting=config.data_dir_is_lasting,
+            )
+            self._group.before_output = self.caller.before_output = self.disk.write
+            if (restoration := self.disk.restoration) is not None and restoration.partition_count:
+                # What is on the disk counts: the number of partitions changes while the cluster runs.
+                config = self.config = msgspec.structs.replace(config, partition_count=restoration.partition_count)
+        try:
+            await self._listen_and_join(config)
+        except BaseException:
+            if self.disk is not None:
+                await self.disk.close(is_orderly=False)
+            raise
+
+    async def _listen_and_join(self, config: Config) -> None:
         port = await self._presence.open(config, self.accepted.accept, self.feed)
         enter(self)
         for warning in config.warnings():
@@ -275,19 +311,24 @@ class MemberDriver(PublicNames):
         if config.functions and config.update_warning_ms:
             slow = SlowUpdates(config.update_warning_ms, self._events.record)
             of_node = msgspec.structs.replace(config, functions=slow.measured(config.functions))
+        disk = self.disk
+        before = after if after is not None or disk is None else disk.restoration
         self.node = Node(
             member_id(config.address(port), str(uuid.uuid4())),
             of_node,
             self._clock_offset_ms,
-            kept=after.kept if after else None,
-            carried=after.carried if after else None,
+            kept=before.kept if before is not None else None,
+            carried=before.carried if before is not None else None,
             release_name=phalanx.__version__,
+            log=disk.log if disk is not None else None,
         )
+        if disk is not None and after is None:
+            disk.begin(lambda: (self.node.this, self.node.clock), self.fail)
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
         self._links.begin(time.time() + config.join_attempts * config.join_timeout_ms / 1000)
-        self.feed(Started(after.past if after else None))
+        self.feed(Started(before.past if before is not None else None))
         self._presence.look_for_seeds(lambda: self.view, self._group.call)
         if not self._is_over:
             self._measurements.begin(self.node.grid.memory, lambda: self.accepted.client_count)
@@ -344,6 +385,8 @@ class MemberDriver(PublicNames):
     def _rearm(self) -> None:
         """Set the timer that wakes the node at its next deadline."""
         self._rearm_scheduled = False
+        if self.disk is not None and not self._is_over:
+            self.disk.write()  # what nothing was sent for
         if self._has_other_cluster:
             self._has_other_cluster = False
             self.accepted.endpoints.note_cluster()
@@ -354,6 +397,8 @@ class MemberDriver(PublicNames):
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Answer(reply):
+                if self.disk is not None:
+                    self.disk.write()
                 self.caller.answered(reply)
             case Record(event):
                 self._events.record(event)
@@ -409,6 +454,8 @@ class MemberDriver(PublicNames):
         self._drop_connections()
         self.caller.detach()
         self._events.close()
+        if self.disk is not None and self._closing is None:
+            self._closing = self._loop.create_task(self.disk.close(is_orderly=error is None and self._has_left))
 
     def fail(self, error: BaseException) -> None:
         """End at once, as in a crash, after an unexpected error (see `failure`)."""
@@ -480,6 +527,8 @@ class MemberDriver(PublicNames):
         if self._http is not None:
             await self._http.wait_ended()
         await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
 
     async def wait_ended(self) -> None:
         """Wait until this member has ended.

@@ -221,6 +221,7 @@ class EndpointConnection(FrameConnection):
             ):
                 self._flush_is_due = False
                 self.written += len(made)
+                self._group.before_output()
                 self.transport.write(made)
                 if not self._is_backed_up:
                     return

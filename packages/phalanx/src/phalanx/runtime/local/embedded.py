@@ -40,6 +40,10 @@ TABLE_PAUSE_S = 0.01
 T = TypeVar("T")
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class ReplyReceiver(Protocol):
     """Takes one reply, as a future does, and at once."""
 
@@ -69,6 +73,8 @@ class EmbeddedCaller:
         self._feed = feed
         self.local = LocalAccess(now, lambda: self._configured, fail=fail, measure_memory=measure_memory)
         """What is done at once where it is here."""
+        self.before_output: Callable[[], None] = _nothing
+        """Called before the program is told of a write that was done here at once."""
         self._lent: list[LocalAccess] = []
         """Others that do the same."""
         self._last_id = 0
@@ -252,6 +258,7 @@ class EmbeddedMap(AsyncMap[K, V]):
             read = self._stored_of
             made = self._embedded.local.update(self.name, self._key_data(key), function, arguments)
             if not isinstance(made, int):
+                self._embedded.before_output()
                 try:
                     return None if made.result is None else read(made.result)
                 except UnknownSchema as error:

@@ -63,6 +63,13 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     secret: str | None = None
     """The secret itself, for programs that do not read it from a file; a file is the better place."""
 
+    data_dir: str | None = None
+    """A folder for this member's data: what is written is on the disk within a fifth of a second, and comes back when the
+    member, or the whole cluster, is started again (docs/durability.md). None: all is in memory. Experimental."""
+
+    data_dir_is_lasting: bool = False
+    """Whether the folder may be on a file system that is known to lose files, or that is not known: a volume that lasts all the same."""
+
     event_log: str | None = None
     """A folder for this member's events, one JSON object per line; None: only log lines."""
 
@@ -175,6 +182,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in (
             "secret_file",
+            "data_dir",
             "event_log",
             "http_token_file",
             "http_certificate_file",

@@ -1,0 +1,83 @@
+"""Read a log back: what its blocks say, and when they were written, on the clock of the process that starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from phalanx.common.errors import CorruptDataError
+from phalanx.common.ids import Millis
+from phalanx.disk.blocks import Block, BlockTimes, read_records
+from phalanx.disk.replay import Replay
+from phalanx.disk.scanning import LogScan, read_extents
+from phalanx.disk.segment_head import Buffer
+from phalanx.wire.disk_records import SegmentStart
+
+
+class StartTimes(NamedTuple):
+    """What the clocks show when a process starts."""
+
+    boot_id: str
+    wall_ms: Millis
+    mono_ms: Millis
+    """As `now` of the process: milliseconds since the boot of the machine."""
+
+
+class LogAges:
+    """Says how long ago blocks were written: by the clock since the boot within one boot, by the wall clock between two.
+
+    Neither can make a block younger than one before it: a wall clock that was set back takes no time to live away.
+    """
+
+    def __init__(self, blocks: Iterable[Block], starts: Callable[[Block], SegmentStart | None], at: StartTimes) -> None:
+        """`blocks`: all, in order. `starts`: returns the record with which a segment begins, of its first block."""
+        elapsed: Millis = 0
+        boot, last = "", BlockTimes(0, 0, 0)
+        shifts: list[tuple[int, Millis]] = []
+        for block in blocks:
+            start = starts(block)
+            if start is not None:
+                if boot and start.boot_id != boot:
+                    elapsed += max(0, block.times.wall_ms - last.wall_ms)
+                    elapsed -= block.times.mono_ms - last.mono_ms
+                boot = start.boot_id
+                shifts.append((block.first_lsn, elapsed))
+            last = block.times
+        passed = at.mono_ms - last.mono_ms if boot == at.boot_id else max(0, at.wall_ms - last.wall_ms)
+        self._end = last.mono_ms + elapsed + max(0, passed)
+        self._shifts = shifts
+        self._now = at.mono_ms
+
+    def now_of(self, segment_lsn: int, times: BlockTimes) -> Millis:
+        """Return when a block was written, as the starting process counts. `segment_lsn`: the first record of its segment."""
+        shift = next((shift for lsn, shift in reversed(self._shifts) if lsn <= segment_lsn), 0)
+        return self._now - (self._end - (times.mono_ms + shift))
+
+
+def replay_log(segments: Mapping[int, Buffer | None], store: bytes, found: LogScan, at: StartTimes) -> Replay:
+    """Return what the log gives. Raises `CorruptDataError` where it is damaged, and `UnknownFormat`."""
+    if found.damages:
+        worst = found.damages[0]
+        raise CorruptDataError(
+            f"segment {worst.segment} of the log is damaged at byte {worst.offset}: {worst.reason}. Records from {worst.lsn} on can be "
+            f"lost"
+        )
+    ages = LogAges(read_extents(segments, store, found.extents), _start_of, at)
+    beginnings = {each.lsn for each in (found.newest.replicas if found.newest is not None else ())}
+    sure_from = found.extents[-1].first_lsn if found.extents else 0  # behind the newest list of beginnings
+    replay, segment_lsn = Replay(beginnings, sure_from), 0
+    for block in read_extents(segments, store, found.extents):
+        if block.is_first:
+            segment_lsn = block.first_lsn
+        now = ages.now_of(segment_lsn, block.times)
+        for lsn, record in read_records(block):
+            replay.take(lsn, record, now)
+    return replay
+
+
+def _start_of(block: Block) -> SegmentStart | None:
+    if not block.is_first:
+        return None
+    for _, record in read_records(block):
+        return record.body if isinstance(record.body, SegmentStart) else None
+    return None

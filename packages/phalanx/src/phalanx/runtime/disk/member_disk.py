@@ -1,0 +1,246 @@
+"""The disk of one member: reads the folder back before the member starts, and writes its log from then on.
+
+`write` is called before anything leaves the process that tells of a change: replies, acknowledgements, answers to the
+program. One call writes all that was logged since the one before. What is written outlives the process; what is synced
+outlives the machine, and syncs are a fifth of a second apart at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from phalanx.common.clock import GridClock
+from phalanx.common.errors import CorruptDataError, UsageError
+from phalanx.common.ids import MemberId
+from phalanx.common.invariant import known
+from phalanx.common.words import counted
+from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
+from phalanx.disk.log_index import LogIndex
+from phalanx.disk.reading import StartTimes, replay_log
+from phalanx.disk.replay import Replay
+from phalanx.disk.restoring import Restoration, restore
+from phalanx.disk.scanning import LogScan, scan
+from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
+from phalanx.grid.replication.replica_log import Appended, ReplicaLog
+from phalanx.runtime.disk.data_folder import DataFolder
+from phalanx.runtime.disk.disk_log import DiskLog
+from phalanx.runtime.disk.disk_state import DiskState
+from phalanx.runtime.disk.disk_thread import DiskLimits
+from phalanx.runtime.disk.folder_lock import read_boot_id
+from phalanx.runtime.disk.segment_files import DiskLogFailed, read_segment, segment_name
+from phalanx.runtime.logs.safe_logger import SafeLogger
+from phalanx.wire.disk_records import FORMAT, CleanEnd, LogPosition, LogRecord, SegmentStart
+
+logger = SafeLogger("phalanx.disk")
+
+ROLL_BELOW_BYTES = 1024 * 1024
+"""With less room in a segment the next one begins."""
+CLOSED_WITHIN_S = 10.0
+"""How long a stopping member waits for the last sync."""
+
+
+class DiskContent(NamedTuple):
+    """What was found in a folder."""
+
+    found: LogScan
+    restoration: Restoration | None
+    replay: Replay
+    first: list[LogRecord]
+    """What the process that starts has to log first: what it does not take over."""
+
+
+class SegmentInUse(NamedTuple):
+    """A segment of this process, or of an earlier one."""
+
+    number: int
+    first_lsn: int
+    needed_from: int
+    """The first record that a replica needed when it began."""
+
+
+class MemberDisk:
+    """The folder of one member, from its start to its end."""
+
+    def __init__(self, folder: DataFolder, content: DiskContent, cluster: str, release: str) -> None:
+        found = content.found
+        self.path = folder.path
+        self.restoration = content.restoration
+        """What the first incarnation takes over; None: nothing."""
+        self.log = ReplicaLog(found.end.lsn - 1 if found.end is not None else 0)
+        """Where the machines of the member add records."""
+        self.state, self.why = DiskState.OK, ""
+        """How the disk does, and why not better."""
+        self._folder = folder
+        self._cluster, self._release = cluster, release
+        self._first = content.first
+        self._index = LogIndex(content.replay.cluster, dict(content.replay.began))
+        self._member: Callable[[], tuple[MemberId, GridClock]]
+        self._fail: Callable[[BaseException], None]
+        self._disk: DiskLog | None = None
+        self._boot_id = read_boot_id()
+        self._heads: dict[int, SegmentHead] = {}
+        """The segments that are prepared or in use, by their numbers."""
+        self._end = found.end
+        """The end of what was written; None: nothing was."""
+        self._unused = found.unused
+        self._segments = [SegmentInUse(each.segment, each.first_lsn, 0) for each in found.extents]
+        self._synced_lsn = self.log.last_lsn
+
+    def __repr__(self) -> str:
+        return f"MemberDisk({self.path!r}, {self.state.name}, {self.log!r})"
+
+    # --- the start ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: str, cluster: str, release: str, *, is_lasting: bool) -> MemberDisk:
+        """Lock a folder, and read it back. It blocks for as long as that takes. Raises `UsageError`.
+
+        `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version.
+        """
+        folder = DataFolder.open(path, is_lasting=is_lasting)
+        try:
+            for warning in folder.warnings:
+                logger.warning("%s", warning)
+            return cls(folder, _read(folder, cluster), cluster, release)
+        except CorruptDataError as error:
+            folder.close()
+            raise UsageError(f"data_dir {folder.path}: {error}") from error
+        except BaseException:
+            folder.close()
+            raise
+
+    def begin(self, member: Callable[[], tuple[MemberId, GridClock]], fail: Callable[[BaseException], None]) -> None:
+        """Begin to write, with a new segment. Raises `UsageError`.
+
+        `member`: returns the present incarnation and its clock. `fail`: ends the member when nothing more can be written.
+        """
+        self._member, self._fail = member, fail
+        self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, DiskLimits(), _end_process)
+        self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
+        for number in self._unused:
+            with contextlib.suppress(OSError):  # prepared by an earlier process, and nothing was written to it
+                self._folder.files.unlink(self._folder.segments_descriptor, segment_name(number))
+        for record in self._first:
+            self.log.add(record.body, to_copy=record.to_copy)
+        self._first = []
+        self.write()
+
+    def _make_head(self, number: int) -> bytes:
+        store = bytes.fromhex(self._folder.store.store)
+        self._heads[number] = head = SegmentHead(number, make_magic(os.urandom(8)), store, self._release)
+        return encode_head(head)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Give everything that was logged to the system. Raises `DiskLogFailed`."""
+        disk = self._disk
+        if disk is None or (appended := self.log.take()) is None:
+            return
+        for lsn, record in enumerate(appended.records, appended.first_lsn):
+            self._index.take(lsn, record)
+        self._append(disk, appended)
+        if disk.left_bytes < ROLL_BELOW_BYTES and (number := disk.roll()) is not None:
+            self._begin_segment(disk, number)
+
+    def _begin_segment(self, disk: DiskLog, number: int) -> None:
+        """Begin a segment, with all that older ones need not say any more."""
+        (member, _), index, folder = self._member(), self._index, self._folder
+        version = index.cluster.view.cluster_version if index.cluster.view is not None else 0
+        self.log.add(
+            SegmentStart(
+                FORMAT, folder.store.store, folder.store.start, folder.generation.number, number, self._end, self._cluster,
+                member, self._boot_id, self._release, version, index.cluster, index.starts(),
+            )
+        )  # fmt: skip
+        appended = known(self.log.take(), "a segment begins with what it is", log=self.log)
+        self._heads = {each: head for each, head in self._heads.items() if each >= number}
+        first = appended.first_lsn
+        before = self._end.chain if self._end is not None else 0
+        self._end = LogPosition(number, 0, chain_start(self._heads[number].store, number, before), first)
+        self._segments.append(SegmentInUse(number, first, index.needed_from(first)))
+        self._append(disk, appended, FIRST_BLOCK)
+
+    def _append(self, disk: DiskLog, appended: Appended, flags: int = 0) -> None:
+        """Write records as one block."""
+        end, now = known(self._end, "a segment has begun", disk=self), int(time.monotonic() * 1000)
+        _, clock = self._member()
+        times = BlockTimes(clock.read(now), int(time.time() * 1000), now)
+        block, chain = encode_block(
+            self._heads[end.segment], end.chain, appended.first_lsn, self._synced_lsn, times, appended.records, flags
+        )
+        offset = disk.append(bytes(block), appended.last_lsn)
+        self._end = LogPosition(end.segment, offset + len(block), chain, appended.last_lsn + 1)
+
+    # --- what the threads tell ---------------------------------------------------------------------------------------
+
+    def on_synced(self, lsn: int, seconds: float) -> None:
+        """Take note of what is on the disk, and let segments go that nothing needs any more."""
+        self._synced_lsn = lsn
+        current = next((each for each in reversed(self._segments) if each.first_lsn <= lsn), None)
+        if current is None or self._disk is None:
+            return
+        needed = [each for each in self._segments if each.first_lsn <= current.needed_from]
+        if needed and needed[-1] is not self._segments[0]:
+            self._segments = self._segments[self._segments.index(needed[-1]) :]
+            self._disk.unlink_before(self._segments[0].number)
+
+    def on_disk_state(self, state: DiskState, why: str) -> None:
+        """Say how the disk does; end the member when nothing more can be written."""
+        self.state, self.why = state, why
+        if state is DiskState.FAILED:
+            self._fail(DiskLogFailed(f"data_dir {self.path}: {why}"))
+        elif state is DiskState.OK:
+            logger.info("data_dir %s: the disk does well again", self.path)
+        else:
+            logger.warning("data_dir %s: %s", self.path, why)
+
+    async def close(self, *, is_orderly: bool) -> None:
+        """End the log, and release the folder. `is_orderly`: the member has ended as it was asked to."""
+        disk, self._disk = self._disk, None
+        if disk is not None:
+            if is_orderly and self.state is not DiskState.FAILED:
+                with contextlib.suppress(DiskLogFailed):
+                    self.log.add(CleanEnd())
+                    if (appended := self.log.take()) is not None:
+                        self._append(disk, appended, LAST_BLOCK)
+            if not await disk.close(CLOSED_WITHIN_S):
+                logger.warning("data_dir %s: the last writes are not on the disk yet", self.path)
+        self._folder.close()
+
+
+def _read(folder: DataFolder, cluster: str) -> DiskContent:
+    """Read a folder back. Raises `UsageError` and `CorruptDataError`."""
+    store = bytes.fromhex(folder.store.store)
+    contents = [read_segment(folder.files, folder.segments_descriptor, each.number) for each in folder.segments()]
+    segments: dict[int, Buffer | None] = {
+        each.number: bytes(each.content) if not each.unreadable else None for each in contents
+    }
+    found = scan(segments, store)
+    if found.newest is not None and found.newest.cluster != cluster:
+        raise UsageError(
+            f"data_dir {folder.path}: it is of cluster {found.newest.cluster!r}, and this member is configured for "
+            f"{cluster!r}: give each cluster folders of its own"
+        )
+    if found.torn is not None:
+        torn = found.torn
+        logger.warning(
+            "data_dir %s: the end of the log, %d bytes in %s, was written and never synced before the machine stopped: it is cut off at "
+            "record %d", folder.path, torn.bytes, counted(torn.blocks, "block"), torn.lsn,
+        )  # fmt: skip
+    at = StartTimes(read_boot_id(), int(time.time() * 1000), int(time.monotonic() * 1000))
+    replay, first = replay_log(segments, store, found, at), ReplicaLog()
+    restoration = restore(replay, found.times.clock if found.times is not None else 0, first)
+    appended = first.take()
+    return DiskContent(found, restoration, replay, appended.records if appended is not None else [])
+
+
+def _end_process(status: int, why: str) -> None:
+    """End the process because its disk hangs: other members go on without it."""
+    logger.critical("this member ends with status %d: %s. Other members take over what it held", status, why)
+    os._exit(status)
