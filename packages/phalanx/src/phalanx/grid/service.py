@@ -16,6 +16,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.memory import format_bytes
 from phalanx.common.table import PartitionTable
+from phalanx.grid.durability.disk_copies import DiskCopies
 from phalanx.grid.locking.lock_keeper import LockKeeper
 from phalanx.grid.migration_source import OutgoingMigrations
 from phalanx.grid.replica.map_store import STILL
@@ -83,6 +84,8 @@ class GridService:
         self.copies = CopyFlow(outbox, config.copy_chunk_bytes, config.migration_latency_target_ms)
         self.traffic = self.copies.traffic
         self.follower = Follower(ownership, memory, clock, self.copies)
+        self.disk_copies = DiskCopies(ownership.log, self.copies, self.find_replica, lambda: len(ownership.owned))
+        self.follower.on_step = self.disk_copies.on_step
         self.split_queue = PartitionsAwaitingSplit(ownership.awaiting_split, self.follower.undivided, self.parked, self)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the probe of an owner that has a newer view than this member, or a table with more partitions."""
@@ -93,6 +96,7 @@ class GridService:
         self.reads = Reads(ownership, self.leader.idle_maps, clock)
         self.evictor = Evictor(self.leader, ownership)
         self.staging = OwnerStaging(self.leader, ownership, self.parked, self.evictor)
+        self.staging.on_step = self.disk_copies.on_step
         self.journal_changes = JournalChanges(self.leader, ownership)
         self.outgoing = OutgoingMigrations(ownership, self.staging, self.journal_changes, outbox)
         self._expirer = Expirer(self.leader, ownership)
@@ -115,6 +119,11 @@ class GridService:
     def knows(self, partition: int) -> bool:
         """Return whether there is such a partition; before the first table any number can be right."""
         return partition < len(self.ownership.owned) or not self.ownership.table.version
+
+    def find_replica(self, partition: int) -> Replica | None:
+        """Return the complete replica of a partition; None: this member holds none."""
+        owned = self.ownership.find_owned(partition)
+        return owned.replica if owned is not None else self.follower.replicas.get(partition)
 
     def _owned_replicas(self) -> list[Replica]:
         return [owned.replica for owned in self.ownership.all_owned()]
@@ -457,6 +466,7 @@ class GridService:
             Alarm(self.split_queue, others_follow=True),
             *([pacer.alarm] if pacer is not None else []),
             self.memory.deferred_free.alarm,
+            self.disk_copies.alarm,
             Alarm(self._purger),
             self.turns.alarm,
             self.staging.alarm,

@@ -123,11 +123,17 @@ class ActivityMeasured(msgspec.Struct, frozen=True):
     maps: tuple[MapCalls, ...]
 
 
+class CopyToDisk(msgspec.Struct, frozen=True):
+    """The log is long: copy a replica to the disk, so that older parts of the log are not needed for it."""
+
+    partition: int
+
+
 class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
 
 Input = (
     Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
-    | MemoryMeasured | SeedsFound | EventLogChecked | ActivityMeasured
+    | MemoryMeasured | SeedsFound | EventLogChecked | ActivityMeasured | CopyToDisk
 )  # fmt: skip

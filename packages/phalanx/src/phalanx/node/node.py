@@ -46,6 +46,7 @@ from phalanx.machine.facts import (
 from phalanx.machine.inputs import (
     ActivityMeasured,
     Call,
+    CopyToDisk,
     EventLogChecked,
     Input,
     LeaveWanted,
@@ -351,7 +352,8 @@ class Node:
         | MemoryMeasured
         | SeedsFound
         | EventLogChecked
-        | ActivityMeasured,
+        | ActivityMeasured
+        | CopyToDisk,
         now: Millis,
     ) -> None:
         match event:
@@ -377,6 +379,8 @@ class Node:
                 self._safety.event_log_problem = problem
             case ActivityMeasured():
                 self._activity.on_measured(event, now)
+            case CopyToDisk(partition):
+                self.grid.disk_copies.begin(partition, now)
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:

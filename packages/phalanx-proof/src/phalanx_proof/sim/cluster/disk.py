@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import msgspec
+
 from phalanx.common.ids import Millis
+from phalanx.disk.log_index import LogIndex
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, restore
-from phalanx.grid.replication.replica_log import Appended, ReplicaLog
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.wire.disk_records import KnownCluster, LogRecord, ReplicaStart
+
+SEGMENT_RECORDS = 40
+"""After so many records a segment ends, and older ones that nothing needs are removed."""
+
+
+class WrittenRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record that is on the disk."""
+
+    lsn: int
+    record: LogRecord
+    at: Millis
+    """What the host's clock showed when it was written."""
+
+
+class SegmentHeader(msgspec.Struct, frozen=True):
+    """What the newest segment says of what is before it."""
+
+    lsn: int = 1
+    cluster: KnownCluster = KnownCluster()
+    starts: tuple[ReplicaStart, ...] = ()
 
 
 class SimDisk:
     """The folder of one host, through all processes that start there."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: str) -> None:
         self.log = ReplicaLog()
         """Where the machines of the present process add records."""
         self.replay = Replay()
         """The replicas of what was written so far."""
-        self._written: list[tuple[Millis, Appended]] = []
-        """What was written, and what the host's clock showed then."""
+        self._index = LogIndex(KnownCluster(), {})
+        self._written: list[WrittenRecord] = []
+        self._header = SegmentHeader()
         self._last_stamp = 0
+        self._rng = Random(seed)
 
     def __repr__(self) -> str:
         return f"SimDisk({self.log!r})"
@@ -33,21 +61,37 @@ class SimDisk:
         appended = self.log.take()
         if appended is None:
             return
-        self._written.append((shown, appended))
         self._last_stamp = stamp
-        _follow(self.replay, appended, shown)
+        for lsn, record in enumerate(appended.records, appended.first_lsn):
+            self._written.append(WrittenRecord(lsn, record, shown))
+            self.replay.take(lsn, record, shown)
+            self._index.take(lsn, record)
+        if appended.last_lsn >= self._header.lsn + SEGMENT_RECORDS:
+            self._begin_segment(appended.last_lsn + 1)
+
+    def _begin_segment(self, lsn: int) -> None:
+        """Note what older segments need not say any more, and remove those that nothing needs."""
+        self._header = SegmentHeader(lsn, self._index.cluster, self._index.starts())
+        needed = self._index.needed_from(lsn)
+        self._written = [each for each in self._written if each.lsn >= needed]
+
+    def draw_copy(self) -> int | None:
+        """Return a partition whose replica is to be copied to this disk now; None: none is."""
+        if self._rng.random() >= 0.02 or not self._index.began:
+            return None
+        oldest = self._index.oldest()
+        return oldest if self._rng.random() < 0.7 else self._rng.choice(sorted(self._index.began))
 
     def begin_process(self) -> Restoration | None:
         """Begin with what an earlier process has written; None: that is nothing of use."""
-        self.log.take()  # what was not written is lost with the process that had made it
-        replay = Replay()
-        for shown, appended in self._written:
-            _follow(replay, appended, shown)
-        last_lsn = self._written[-1][1].last_lsn if self._written else 0
+        header, last_lsn = self._header, self.log.last_lsn
+        lost = self.log.take()  # what was not written is lost with the process that had made it
+        if lost is not None:
+            last_lsn = lost.first_lsn - 1
+        replay = Replay({each.lsn for each in header.starts}, header.lsn)
+        replay.cluster = header.cluster
+        for each in self._written:
+            replay.take(each.lsn, each.record, each.at)
+        replay.cluster = self._index.cluster
         self.log = ReplicaLog(last_lsn)
         return restore(replay, self._last_stamp, self.log)
-
-
-def _follow(replay: Replay, appended: Appended, shown: Millis) -> None:
-    for lsn, record in enumerate(appended.records, appended.first_lsn):
-        replay.take(lsn, record, shown)

@@ -20,7 +20,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.disk.restoring import Restoration
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
+from phalanx.machine.inputs import CopyToDisk, Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.wire.codec import message_decoder
@@ -199,6 +199,8 @@ class World:
         now = self.queue.now
         if host.disk is not None:
             host.disk.write(host.clock(now), node.clock.read(host.clock(now)))
+            if self.options.restarts and (partition := host.disk.draw_copy()) is not None:
+                self.queue.call_at(now, self.feed, host, node.this, CopyToDisk(partition))
         if self._validate_every and self.inputs % self._validate_every == 0:
             node.validate()
             if host.disk is not None and (why := find_difference(node, host.disk.replay)):
@@ -322,7 +324,7 @@ class World:
         if not self.options.disks:
             return None
         if host.disk is None or not self.options.restarts:
-            host.disk = SimDisk()
+            host.disk = SimDisk(f"disk:{self.options.seed}:{host.number}")
         return host.disk.begin_process()
 
     def _new_node(

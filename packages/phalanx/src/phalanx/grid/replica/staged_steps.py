@@ -121,6 +121,12 @@ def maps_consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
     return [name for name in names if name in replica.maps]
 
 
+def snapshot_made_by(replica: Replica, message: ReplicateStaged) -> str:
+    """Return the map that a step has made here as a snapshot; empty: none."""
+    made = hidden_name(message.map, message.job, HiddenKind.SNAPSHOT) if message.step is StagedStep.SNAPSHOT else ""
+    return made if made in replica.maps else ""
+
+
 def rows_of(replica: Replica, message: ReplicateStaged) -> int:
     """Return about how many rows a step visits."""
     if message.step is StagedStep.SNAPSHOT:

@@ -155,6 +155,11 @@ class CopySender:
         return self._sent > len(self._on_the_way)
 
     @property
+    def sent_chunks(self) -> int:
+        """How many chunks were sent."""
+        return self._sent
+
+    @property
     def has_more(self) -> bool:
         """Whether another chunk can be sent now."""
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY

@@ -18,11 +18,13 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replica.staged_steps import maps_consumed_by, snapshot_made_by
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
+from phalanx.grid.replication.replica_log import StepObserver, nobody_observes
 from phalanx.grid.replication.restored import Restored
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
@@ -66,6 +68,8 @@ class Follower:
         """Replicas of partitions that the table has split and this member has not."""
         self.restored: Restored | None = None
         """What was read from the folder, until there is a table with owners; None: nothing, or a cluster has taken it up."""
+        self.on_step: StepObserver = nobody_observes
+        """Mends the copy that is under way to the disk. `GridService` sets it."""
         self._owns = ownership.owns
         self._is_former = ownership.is_former
         self._out = flow.out
@@ -110,11 +114,16 @@ class Follower:
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
             return
         if message.seq == replica.seq + 1:
+            is_step = type(message) is ReplicateStaged and self._log.is_on
+            needed = maps_consumed_by(replica, message) if is_step else ()  # type: ignore[arg-type]  # it is one
             self._memory.take_mutation(message)
             if useless := apply(replica, message, now):
                 self.deferred_free.add_stores(useless)
             if self._log.is_on:
                 self._log.add(message)
+            if is_step:
+                made = snapshot_made_by(replica, message)  # type: ignore[arg-type]  # it is one
+                self.on_step(partition, needed, made, message.map)
         if message.seq <= replica.seq:
             acks = self.acks.get(sender)
             if acks is None:

@@ -9,10 +9,18 @@ A member without a folder has a log that is off: nothing is added.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from typing import NamedTuple, TypeAlias
 
 from phalanx.codec.rows import pack_rows
 from phalanx.wire.disk_records import DiskRecord, LogRecord, PlainPuts
+
+StepObserver: TypeAlias = Callable[[int, Collection[str], str, str], None]
+"""Is told of a step with staged rows: its partition, the maps that it needed whole, the map that it made (empty: none), and from which."""
+
+
+def nobody_observes(partition: int, needed: Collection[str], made: str, of: str) -> None:
+    """Do nothing."""
 
 
 class Appended(NamedTuple):

@@ -31,7 +31,7 @@ class Restart(NamedTuple):
     lacking: dict[int, tuple[MemberId, ...]]
     """Partition to the former holders of which one must come back, because none that is here has all of it."""
     absent_voters: tuple[MemberId, ...]
-    """Voters of the last stable view that are not back."""
+    """Voters of the last view that is or can be stable, and that are not back."""
     lacks_majority: bool
     """Whether a majority of a view that is or can be stable is not back."""
 
@@ -41,7 +41,8 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     footing = combine_records(side.history.footing for side in sides.values())
     voters = frozenset(side.history.voter for side in sides.values())
     left = {voter for side in sides.values() for voter in side.history.footing.left}
-    absent = tuple(voter for voter in footing.stable.voters if voter not in voters | left)
+    latest = max((footing.stable, *footing.pending), key=lambda view: view.number)
+    absent = tuple(voter for voter in latest.voters if voter not in voters | left)
     rows, lacking = {}, {}
     newest = _newest_rows(sides)
     present = {side.former: member for member, side in sides.items()}
