@@ -7,11 +7,11 @@ from collections.abc import Callable
 from random import Random
 
 from phalanx.common.backups import BackupCount
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Call, LeaveWanted
-from phalanx.wire.messages import ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest
+from phalanx.wire.messages import AcceptView, ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest
 from phalanx.wire.table_events import MigrationStarted
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.scarce_memory import ScarceMemory
@@ -25,6 +25,8 @@ LEFT_FOR_GOOD = 0
 MOST_PARTITIONS = 48
 ASK_AGAIN_MS = 400
 """How often a member that is asked to hold no data, or some again, is asked until it is so."""
+OPERATOR_WAITS_MS = 15_000
+"""After so long an operator lets a cluster go on without the members that it waits for."""
 ASKED_FOR_CERTAIN = 5
 """So often a master is asked for what is so already: it has possibly not carried out an earlier request yet."""
 
@@ -43,6 +45,9 @@ class Faults:
         self._waiting: list[Fault] = []
         """Faults that wait until a migration is ordered."""
         self._requests = 0
+        self._restart_waits_since: Millis | None = None
+        """Since when the cluster waits for former members; None: it does not."""
+        self._restart_waits_for: tuple[MemberId, ...] = ()
         self._wants_backups = -1
         """How many backups an administrator has asked for; -1: nobody has."""
 
@@ -80,6 +85,7 @@ class Faults:
             for host in down:
                 if host.disk is not None and host.disk.holds_replicas:
                     world.start(host)
+            self._accept_restart()
         if world.options.mutual_seeds:
             # All of these must run where a cluster is to begin anew: the last member can be about to go.
             for host in down:
@@ -90,6 +96,20 @@ class Faults:
         elif all(host in down or host.is_leaving for host in world.hosts if world.holds_data(host)):
             for host in [host for host in down if world.holds_data(host)][:1]:
                 world.start(host)
+
+    def _accept_restart(self) -> None:
+        """Let a cluster go on without those that it waits for, as an operator does who knows that nobody else has anything."""
+        master = self._host(MASTER)
+        if master is None or not (restarting := master.running_node.coordinator.restarting).waits_for:
+            self._restart_waits_since = None
+            return
+        if self._restart_waits_since is None or restarting.waits_for != self._restart_waits_for:
+            self._restart_waits_since, self._restart_waits_for = self._world.now, restarting.waits_for
+        elif self._world.now - self._restart_waits_since >= OPERATOR_WAITS_MS:
+            self._restart_waits_since = self._world.now
+            version = master.running_node.membership.state.joined().version
+            self.happened["accepted restarts"] += 1
+            self._ask(master, lambda request_id: AcceptView(request_id, version))
 
     def on_process_started(self, host: Host) -> None:
         """Go on asking the next incarnation in a process what its member was asked."""

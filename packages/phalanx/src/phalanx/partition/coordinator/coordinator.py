@@ -260,6 +260,12 @@ class PartitionCoordinator:
             self._go_on(now)
         return self._rebalancer.why_not_split()
 
+    def accept_restart(self, now: Millis) -> str:
+        """Let a cluster that was switched off go on without those that it waits for. Return why it cannot; empty: it does."""
+        self.restarting.accept()
+        self._end_search_if_over(now)
+        return self.restarting.why_it_waits()
+
     # --- for operators, and for the other machines of this member --------------------------------------------------
 
     @property

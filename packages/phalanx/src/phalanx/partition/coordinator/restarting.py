@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
+from phalanx.common.words import counted
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
 from phalanx.wire.table_events import ClusterRestarted, RestartWaits
@@ -25,6 +26,10 @@ class Restarting:
         self._grace_ms = local.config.restart_grace_ms
         self._has_enough_since: Millis | None = None
         """Since when it could go on without those that are missing; None: it cannot."""
+        self._is_accepted = False
+        """Whether an operator has said that it goes on without the majority."""
+        self._lacking = 0
+        """How many partitions no present member has as a whole."""
         self.waits_for: tuple[MemberId, ...] = ()
         """The former members for which the cluster waits, as far as they are known; empty: it does not wait."""
 
@@ -34,16 +39,28 @@ class Restarting:
     def forget(self) -> None:
         """Forget everything: the cluster goes on, or another member leads."""
         self._has_enough_since = None
+        self._is_accepted, self._lacking = False, 0
         self.waits_for = ()
+
+    def accept(self) -> None:
+        """Go on without the majority, as an operator says; not without a partition."""
+        self._is_accepted = True
+
+    def why_it_waits(self) -> str:
+        """Say why the cluster does not go on; empty: it does, or need not."""
+        if not self.waits_for:
+            return ""
+        without = f"no member that is here has all of {counted(self._lacking, 'partition')}: " if self._lacking else ""
+        return f"{without}start {', '.join(self.waits_for)}"
 
     def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
         """Return the table with which the cluster goes on; None: it waits."""
         plan = plan_restart(sides)
-        if plan.lacks_majority or plan.lacking:
+        if (plan.lacks_majority and not self._is_accepted) or plan.lacking:
             self._has_enough_since = None
             self._wait(plan)
             return None
-        if plan.absent_voters:
+        if plan.absent_voters and not self._is_accepted:
             if self._has_enough_since is None:
                 self._has_enough_since = now
             if now - self._has_enough_since < self._grace_ms:
@@ -55,6 +72,7 @@ class Restarting:
 
     def _wait(self, plan: Restart) -> None:
         holders = {former for row in plan.lacking.values() for former in row}
+        self._lacking = len(plan.lacking)
         waits_for = tuple(sorted(holders.union(plan.absent_voters)))
         if waits_for != self.waits_for:
             self.waits_for = waits_for
