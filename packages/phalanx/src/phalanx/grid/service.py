@@ -125,6 +125,10 @@ class GridService:
         owned = self.ownership.find_owned(partition)
         return owned.replica if owned is not None else self.follower.replicas.get(partition)
 
+    def count_live_bytes(self) -> int:
+        """Return the size of all keys and values in the complete replicas."""
+        return sum(store.held_bytes for replica in self._replicas() for store in replica.maps.values())
+
     def _owned_replicas(self) -> list[Replica]:
         return [owned.replica for owned in self.ownership.all_owned()]
 

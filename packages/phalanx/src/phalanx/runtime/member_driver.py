@@ -25,7 +25,7 @@ from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import Input, LeaveWanted, Started, TimePassed
+from phalanx.machine.inputs import CopyToDisk, Input, LeaveWanted, Started, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
 from phalanx.net.deadline_timer import DeadlineTimer
@@ -387,6 +387,8 @@ class MemberDriver(PublicNames):
         self._rearm_scheduled = False
         if self.disk is not None and not self._is_over:
             self.disk.write()  # what nothing was sent for
+            if (partition := self.disk.find_copy(self.node.grid.count_live_bytes)) is not None:
+                self.feed(CopyToDisk(partition))
         if self._has_other_cluster:
             self._has_other_cluster = False
             self.accepted.endpoints.note_cluster()

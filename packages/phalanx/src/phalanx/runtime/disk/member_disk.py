@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from phalanx.common.clock import GridClock
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.ids import MemberId
@@ -32,7 +34,7 @@ from phalanx.runtime.disk.disk_log import DiskLog
 from phalanx.runtime.disk.disk_state import DiskState
 from phalanx.runtime.disk.disk_thread import DiskLimits
 from phalanx.runtime.disk.folder_lock import read_boot_id
-from phalanx.runtime.disk.segment_files import DiskLogFailed, read_segment, segment_name
+from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.wire.disk_records import FORMAT, CleanEnd, LogPosition, LogRecord, SegmentStart
 
@@ -40,6 +42,8 @@ logger = SafeLogger("phalanx.disk")
 
 ROLL_BELOW_BYTES = 1024 * 1024
 """With less room in a segment the next one begins."""
+LEAST_SEGMENTS = 4
+"""A log of so many segments is never too long."""
 CLOSED_WITHIN_S = 10.0
 """How long a stopping member waits for the last sync."""
 
@@ -54,13 +58,15 @@ class DiskContent(NamedTuple):
     """What the process that starts has to log first: what it does not take over."""
 
 
-class SegmentInUse(NamedTuple):
+class SegmentInUse(msgspec.Struct):
     """A segment of this process, or of an earlier one."""
 
     number: int
     first_lsn: int
     needed_from: int
     """The first record that a replica needed when it began."""
+    size: int
+    """How many bytes of blocks it has."""
 
 
 class MemberDisk:
@@ -88,7 +94,11 @@ class MemberDisk:
         self._end = found.end
         """The end of what was written; None: nothing was."""
         self._unused = found.unused
-        self._segments = [SegmentInUse(each.segment, each.first_lsn, 0) for each in found.extents]
+        self._segments = [
+            SegmentInUse(each.segment, each.first_lsn, 0, each.end - each.start) for each in found.extents
+        ]
+        self._copied: tuple[int, int] | None = None
+        """The partition whose replica is being copied to the disk, and where it began in the log before; None: none is."""
         self._synced_lsn = self.log.last_lsn
 
     def __repr__(self) -> str:
@@ -163,7 +173,7 @@ class MemberDisk:
         first = appended.first_lsn
         before = self._end.chain if self._end is not None else 0
         self._end = LogPosition(number, 0, chain_start(self._heads[number].store, number, before), first)
-        self._segments.append(SegmentInUse(number, first, index.needed_from(first)))
+        self._segments.append(SegmentInUse(number, first, index.needed_from(first), 0))
         self._append(disk, appended, FIRST_BLOCK)
 
     def _append(self, disk: DiskLog, appended: Appended, flags: int = 0) -> None:
@@ -175,7 +185,26 @@ class MemberDisk:
             self._heads[end.segment], end.chain, appended.first_lsn, self._synced_lsn, times, appended.records, flags
         )
         offset = disk.append(bytes(block), appended.last_lsn)
+        self._segments[-1].size += len(block)
         self._end = LogPosition(end.segment, offset + len(block), chain, appended.last_lsn + 1)
+
+    def find_copy(self, count_live_bytes: Callable[[], int]) -> int | None:
+        """Return the partition whose replica is to be copied to the disk next, because the log is long; None: none is.
+
+        `count_live_bytes`: returns the size of what the member holds.
+        """
+        if len(self._segments) < LEAST_SEGMENTS:
+            return None
+        if self._copied is not None and self._index.began.get(self._copied[0]) == self._copied[1]:
+            return None  # it is under way
+        self._copied = None
+        size = sum(each.size for each in self._segments)
+        if size <= LEAST_SEGMENTS * SEGMENT_BYTES or size <= 2 * count_live_bytes():
+            return None
+        oldest = self._index.oldest()
+        if oldest is not None:
+            self._copied = oldest, self._index.began[oldest]
+        return oldest
 
     # --- what the threads tell ---------------------------------------------------------------------------------------
 
