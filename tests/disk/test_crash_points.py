@@ -5,14 +5,15 @@ is there, in order, or damage is told; and each of the mistakes that a reader co
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from phalanx.common.errors import CorruptDataError
 from phalanx.disk import blocks, scanning, segments
-from phalanx.disk.blocks import Block
+from phalanx.disk.blocks import BLOCK_BYTES, Block
 from phalanx.disk.segment_head import Buffer, SegmentHead
-from phalanx.wire.disk_records import LogPosition
 from support.log_disk import SECTOR, Image, LogDisk, LogWriter, judge, read_log
 
 STEPS = 200
@@ -84,7 +85,11 @@ def damaged(image: Image, bits: Callable[[int], int]) -> Iterator[tuple[int, int
     for number, data in image.items():
         for start in range(0, len(data), SECTOR):
             sector = int.from_bytes(data[start : start + SECTOR], "little") ^ bits(start)
-            yield number, start, {**image, number: data[:start] + sector.to_bytes(SECTOR, "little") + data[start + SECTOR :]}
+            yield (
+                number,
+                start,
+                {**image, number: data[:start] + sector.to_bytes(SECTOR, "little") + data[start + SECTOR :]},
+            )
 
 
 WHOLE_SECTOR = 2 ** (8 * SECTOR) - 1
@@ -126,15 +131,11 @@ def continued(seed: int) -> LogWriter:
     """A log that was cut twice, and continued, with what was cut still there."""
     writer, chance = played(seed, 40), random.Random(seed)
     for _ in range(2):
-        while writer.disk.begin_sync().keys() == set() or writer.synced == writer.lsn - 1:
-            writer.append(2)
         writer.append(2)
         writer.roll()
         writer.append(2)
-        *_, image = writer.disk.images(20, chance)
-        for image in writer.disk.images(20, chance):
-            if read_log(image)[0].torn is not None:
-                break
+        images = list(writer.disk.images(20, chance))
+        image = next((image for image in images if read_log(image)[0].torn is not None), images[0])
         found, _ = read_log(image)
         following = LogWriter(LogDisk(image), chance, writer)
         following.begin(found, writer)
@@ -164,16 +165,14 @@ def find_wrong_in_mixed_histories(seed: int) -> str:
     """Put the beginning of a segment's blocks and the rest of another history's with equal lengths together; say what was wrong."""
     one, other = (begin(seed) for _ in range(2))
     for number, writer in enumerate((one, other)):
-        for _ in range(number):
-            writer.make_record(0)
-            writer.chance = random.Random(seed + 1)
+        writer.chance = random.Random(f"{seed}/{number}")
         for _ in range(12):
             writer.append(1, 300)
             writer.sync()
     image, others = one.disk.latest(), other.disk.latest()
     for block in one.blocks:
-        if block.first_lsn == 1 or block.segment not in image:
-            continue
+        if block.first_lsn <= 2 or block.segment not in image:
+            continue  # the first block is the same in both
         data = image[block.segment][: block.start] + others[block.segment][block.start :]
         later = {number: others[number] for number in image if number > block.segment}
         mixed = {**image, block.segment: data, **later}
@@ -211,3 +210,103 @@ def test_every_damaged_sector_is_told_unless_nothing_is_missing(seed: int) -> No
 @pytest.mark.parametrize("seed", range(5))
 def test_two_histories_of_one_segment_are_not_taken_for_one(seed: int) -> None:
     assert find_wrong_in_mixed_histories(seed) == ""
+
+
+def ignore_chain(buffer: Buffer, offset: int, head: SegmentHead, chain: int | None) -> Block | None:
+    return blocks.decode_block(buffer, offset, head, None)
+
+
+def believe_bodies(buffer: Buffer, offset: int, head: SegmentHead, chain: int | None) -> Block | None:
+    """Take a block whose header is valid, whatever its body is."""
+    found = blocks.decode_block(buffer, offset, head, chain)
+    if found is not None or bytes(buffer[offset : offset + 8]) != head.magic or offset + BLOCK_BYTES > len(buffer):
+        return found
+    header, start = bytearray(buffer[offset : offset + BLOCK_BYTES]), offset + BLOCK_BYTES
+    body = bytes(buffer[start : start + int.from_bytes(header[12:16], "little")])
+    own = int.from_bytes(header[8:12], "little")
+    if zlib.crc32(header[12:]) != own:
+        return None
+    header[16:20] = zlib.crc32(body).to_bytes(4, "little")
+    header[8:12] = zlib.crc32(header[12:]).to_bytes(4, "little")
+    taken = blocks.decode_block(bytes(header) + body, 0, head, chain)
+    return taken._replace(offset=offset, end=start + len(body), checksum=own) if taken is not None else None
+
+
+def plant_ignored_chain(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(segments, "decode_block", ignore_chain)
+
+
+def plant_cut_of_damage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(scanning._Reader, "_find_damage", lambda self, segment, place, goal: None)
+
+
+def plant_ignored_synced_lsn(patch: pytest.MonkeyPatch) -> None:
+    """Only what is before an invalid place says what was synced."""
+    patch.setattr(segments.SegmentSet, "synced_lsn", lambda self, since: 0)
+
+
+def plant_believed_bodies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(segments, "decode_block", believe_bodies)
+
+
+def plant_ignored_gap(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(scanning._Reader, "_note_gap", lambda self, line, gap: None)
+
+
+def plant_ignored_join(patch: pytest.MonkeyPatch) -> None:
+    """A later segment is read on, wherever the one before it ends."""
+    patch.setattr(scanning, "joins", lambda place, goal: goal is not None)
+
+
+def plant_end_at_damage(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is invalid is the end, and nobody is told."""
+    patch.setattr(scanning._Reader, "_is_end", lambda self, segment, place: True)
+
+
+def plant_damage_for_torn_tails(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(segments.SegmentSet, "synced_lsn", lambda self, since: 2**60)
+
+
+def plant_values_that_forge(patch: pytest.MonkeyPatch) -> None:
+    """Bodies are not escaped."""
+    find = blocks.find_bytes
+    patch.setattr(
+        blocks, "find_bytes", lambda buffer, wanted, start: find(buffer, wanted, start) if len(wanted) == 8 else -1
+    )
+
+
+def plant_reading_on_in_what_was_cut(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(scanning._Reader, "_is_uncertain", lambda self: False)
+
+
+PLANTED = [each for name, each in list(globals().items()) if name.startswith("plant_")]
+
+
+def find_anything_wrong(seeds: int) -> str:
+    """Try everything, the fast first; say what was wrong first."""
+    for seed in range(1, seeds):
+        for try_it in (
+            lambda seed=seed: next(filter(None, map(find_wrong_with_damage, synced_logs(seed))), ""),
+            lambda seed=seed: find_wrong_in_mixed_histories(seed),
+            lambda seed=seed: find_wrong_after_crashes(seed, 60, 24),
+            lambda seed=seed: find_wrong_after_two_crashes(seed, 30, 4),
+        ):
+            try:
+                wrong = try_it()
+            except (AssertionError, CorruptDataError) as error:
+                wrong = repr(error)
+            if wrong:
+                return wrong
+    return ""
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.removeprefix("plant_"))
+def test_what_a_reader_could_do_wrong_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert find_anything_wrong(9) != ""
+
+
+def test_nothing_is_found_where_nothing_is_planted() -> None:
+    assert find_anything_wrong(3) == ""
