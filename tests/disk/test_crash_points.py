@@ -16,6 +16,8 @@ from phalanx.disk.blocks import BLOCK_BYTES, Block
 from phalanx.disk.segment_head import Buffer, SegmentHead
 from support.log_disk import SECTOR, Image, LogDisk, LogWriter, judge, read_log
 
+pytestmark = pytest.mark.thorough
+
 STEPS = 200
 FEW, MANY = 48, 4096
 """So many states of the sectors that are not synced are tried after each step: of 12 sectors that were written once, all of `MANY`."""
@@ -282,17 +284,20 @@ def plant_reading_on_in_what_was_cut(patch: pytest.MonkeyPatch) -> None:
 PLANTED = [each for name, each in list(globals().items()) if name.startswith("plant_")]
 
 
+TRIALS: list[Callable[[int], str]] = [
+    lambda seed: next(filter(None, map(find_wrong_with_damage, synced_logs(seed))), ""),
+    find_wrong_in_mixed_histories,
+    lambda seed: find_wrong_after_crashes(seed, 60, 24),
+    lambda seed: find_wrong_after_two_crashes(seed, 30, 4),
+]
+
+
 def find_anything_wrong(seeds: int) -> str:
     """Try everything, the fast first; say what was wrong first."""
     for seed in range(1, seeds):
-        for try_it in (
-            lambda seed=seed: next(filter(None, map(find_wrong_with_damage, synced_logs(seed))), ""),
-            lambda seed=seed: find_wrong_in_mixed_histories(seed),
-            lambda seed=seed: find_wrong_after_crashes(seed, 60, 24),
-            lambda seed=seed: find_wrong_after_two_crashes(seed, 30, 4),
-        ):
+        for trial in TRIALS:
             try:
-                wrong = try_it()
+                wrong = trial(seed)
             except (AssertionError, CorruptDataError) as error:
                 wrong = repr(error)
             if wrong:

@@ -141,7 +141,7 @@ class LogWriter:
         """The greatest lsn whose sync is over."""
         self.needed = 1
         """The first record that some replica needs."""
-        self._number = itertools.count(1 if former is None else next(former._number))
+        self._number: Iterator[int] = itertools.count(1 if former is None else next(former._number))
         """Numbers for records, so that no two are equal."""
         self._heads: dict[int, SegmentHead] = {}
         self._spare = 0
