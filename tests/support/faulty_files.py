@@ -43,6 +43,7 @@ class FaultyFiles(RealFiles):
         """How much room the file system says it has; None: what it has."""
         self.is_read_only = False
         self._plans: dict[str, list[Callable[[], None]]] = {}
+        self._hung: list[HungCall] = []
         self._short = 0
         self._lock = threading.Lock()
 
@@ -59,8 +60,14 @@ class FaultyFiles(RealFiles):
     def hang_next(self, name: str) -> HungCall:
         """Let the next call of a method hang."""
         hung = HungCall()
+        self._hung.append(hung)
         self._plans.setdefault(name, []).append(hung.enter)
         return hung
+
+    def let_all_go(self) -> None:
+        """Let all hung calls return."""
+        for hung in self._hung:
+            hung.let_go()
 
     def pass_next(self, name: str, times: int = 1) -> None:
         """Let the next calls of a method work: what is planted afterwards meets the ones behind them."""

@@ -165,6 +165,11 @@ class DataFolder:
         return self._lock.former
 
     @property
+    def segments_path(self) -> str:
+        """Return the path of the folder with the segments."""
+        return os.path.join(self.path, self.generation.name)
+
+    @property
     def segments_descriptor(self) -> int:
         """Return the descriptor of the folder with the segments; -1: the folder is closed."""
         return self._segments

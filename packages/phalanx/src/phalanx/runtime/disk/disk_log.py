@@ -79,7 +79,7 @@ class DiskLog:
         self._writes = FileCalls()
         segments = folder.files.open_folder(folder.segments_descriptor, ".")
         self._upkeep = UpkeepThread(self._shared, folder, segments, limits)
-        self._sync = SyncThread(self._shared, folder.path, clock)
+        self._sync = SyncThread(self._shared, folder.segments_path, clock)
         others = (self._sync.calls, self._upkeep.calls)
         self._watchdog = DiskWatchdog(
             self._shared, limits, writes=self._writes, others=others, end_process=end_process, clock=clock
@@ -223,7 +223,7 @@ class DiskLog:
         self._upkeep.close()
 
     def _writing_to(self, number: int) -> str:
-        return f"writing to {os.path.join(self._folder.path, self._folder.generation.name, segment_name(number))}"
+        return f"writing to {os.path.join(self._folder.segments_path, segment_name(number))}"
 
     def _order(self) -> SegmentOrder:
         number = self._next_number

@@ -60,6 +60,10 @@ class WatchedFolder(Protocol):
     path: str
     files: Files
 
+    @property
+    def segments_path(self) -> str:
+        """Return the path of the folder with the segments."""
+
     def find_change(self) -> str:
         """Return what somebody has done to it; "": nothing. Raises `OSError`."""
 
@@ -68,7 +72,7 @@ class SyncThread:
     """Syncs what was appended."""
 
     def __init__(self, shared: SharedLog, path: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`path`: of the data folder, for errors."""
+        """Make the thread's work. `path`: of the folder with the segments, for errors."""
         self._shared = shared
         self._path = path
         self._clock = clock
@@ -150,14 +154,14 @@ class UpkeepThread:
     def _unlink(self) -> None:
         limit = self._shared.unlink_limit
         if limit > self._unlinked_before:
-            self.calls.begin(f"removing segments in {self._folder.path}")
+            self.calls.begin(f"removing segments in {self._folder.segments_path}")
             unlink_segments(self._files, self._segments, limit)
             self._unlinked_before = limit
 
     def _prepare(self) -> str:
         """Prepare what was ordered. Return why there is no room for it; "": there is."""
         while (order := self._shared.next_order()) is not None and not self._shared.over.is_set():
-            name = os.path.join(self._folder.path, segment_name(order.number))
+            name = os.path.join(self._folder.segments_path, segment_name(order.number))
             if self.room_bytes < self._limits.segment_bytes:
                 # Not tried: until that fails, it would take the last room from others.
                 return f"{name} cannot be prepared: there is room for {format_bytes(self.room_bytes)} on that disk"
