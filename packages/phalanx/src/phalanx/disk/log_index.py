@@ -24,6 +24,8 @@ from phalanx.wire.disk_records import (
     ReplicaStart,
     TableRecord,
     ViewRecord,
+    with_table,
+    with_view,
 )
 from phalanx.wire.messages import CopyChunk
 
@@ -65,11 +67,10 @@ class LogIndex:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def _note_view(self, record: ViewRecord, lsn: int, to_copy: bool) -> None:
-        view, footing, voter = record.view, record.footing, record.voter
-        self.cluster = msgspec.structs.replace(self.cluster, view=view, footing=footing, voter=voter)
+        self.cluster = with_view(self.cluster, record)
 
     def _note_table(self, record: TableRecord, lsn: int, to_copy: bool) -> None:
-        self.cluster = msgspec.structs.replace(self.cluster, table=record.table, table_of=record.member)
+        self.cluster = with_table(self.cluster, record)
 
     def _end_incarnation(self, record: IncarnationEnded, lsn: int, to_copy: bool) -> None:
         self._forget_replicas()

@@ -35,6 +35,8 @@ from phalanx.wire.disk_records import (
     SegmentStart,
     TableRecord,
     ViewRecord,
+    with_table,
+    with_view,
 )
 from phalanx.wire.messages import CopyChunk, Mutation
 
@@ -195,11 +197,10 @@ class Replay:
         self.cluster = record.state
 
     def _note_view(self, record: ViewRecord, lsn: int, now: Millis) -> None:
-        view, footing, voter = record.view, record.footing, record.voter
-        self.cluster = msgspec.structs.replace(self.cluster, view=view, footing=footing, voter=voter)
+        self.cluster = with_view(self.cluster, record)
 
     def _note_table(self, record: TableRecord, lsn: int, now: Millis) -> None:
-        self.cluster = msgspec.structs.replace(self.cluster, table=record.table, table_of=record.member)
+        self.cluster = with_table(self.cluster, record)
 
     def _end_cleanly(self, record: CleanEnd, lsn: int, now: Millis) -> None:
         self.is_clean = True

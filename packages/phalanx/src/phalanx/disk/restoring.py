@@ -24,7 +24,7 @@ class Restoration(NamedTuple):
     carried: QuorumHandover
     past: FormerIncarnation
     partition_count: int
-    """How many partitions its replicas are of; 0: it has none."""
+    """How many partitions its table has; 0: it had none."""
 
 
 def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | None:
@@ -36,7 +36,7 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
     restoration = _restore(replay, last_stamp)
     for partition in replay.arriving:
         log.add(CopyDropped(partition))
-    if replay.replicas and (restoration is None or restoration.kept.restored is None):
+    if replay.replicas and restoration is None:
         log.add(IncarnationEnded())
     return restoration
 
@@ -48,15 +48,14 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
     footing = msgspec.structs.replace(after_master_loss(known.footing, known.view), left=known.footing.left)
     history = VoterHistory(known.voter, footing)
     kept = OrphanedReplicas()
-    if known.table is not None and known.table.is_assigned:
-        for replica in replay.replicas.values():
-            replica.deduplication.forget_times()
-        side = StoredSide(known.table_of, history, known.table, positions_of(replay.replicas))
-        kept.restored = Restored(replay.replicas, side, last_stamp)
+    for replica in replay.replicas.values():
+        replica.deduplication.forget_times()
+    side = StoredSide(known.members, history, known.table, positions_of(replay.replicas))
+    kept.restored = Restored(replay.replicas, side, last_stamp)
     past = FormerIncarnation(
         members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version
     )
-    count = known.table.partition_count if kept.restored is not None and known.table is not None else 0
+    count = known.table.partition_count if known.table is not None else 0
     return Restoration(kept, QuorumHandover(history, voter=known.voter), past, count)
 
 

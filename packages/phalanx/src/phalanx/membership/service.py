@@ -210,7 +210,8 @@ class MembershipService:
 
     def view_record(self, view: MembersView) -> ViewRecord:
         """Return what the log has of an installed view."""
-        return ViewRecord(view, self.majority.quorum.footing_with_departures(), self.majority.quorum.voter)
+        quorum = self.majority.quorum
+        return ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
 
     @property
     def members(self) -> frozenset[MemberId]:

@@ -81,8 +81,8 @@ class KnownCluster(WireMessage, frozen=True):
     """The identity for which the process votes; empty: that of its first incarnation."""
     table: PartitionTable | None = None
     """The table that one of its incarnations has installed last, and that says which replicas it held."""
-    table_of: MemberId = MemberId("")
-    """That incarnation."""
+    members: tuple[MemberId, ...] = ()
+    """That incarnation, and those after it that had a view and no table yet; the latest last."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -91,6 +91,8 @@ class ViewRecord(WireMessage, tag=2, frozen=True):
     view: MembersView
     footing: QuorumRecord | None
     voter: MemberId
+    member: MemberId
+    """The incarnation that has."""
 
 
 class TableRecord(WireMessage, tag=3, frozen=True):
@@ -173,6 +175,24 @@ ReplicaRecord = (
     | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided
 )  # fmt: skip
 DiskRecord = ControlRecord | ReplicaRecord
+
+REMEMBERED_INCARNATIONS = 32
+"""The most incarnations without a table that a folder names: the latest."""
+
+
+def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
+    """Return what is known after a view was installed."""
+    members = known.members if record.member in known.members else (*known.members, record.member)
+    members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
+    return KnownCluster(record.view, record.footing, record.voter, known.table, members)
+
+
+def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
+    """Return what is known after a table was installed. One without owners says nothing."""
+    if not record.table.is_assigned:
+        return known
+    return KnownCluster(known.view, known.footing, known.voter, record.table, (record.member,))
+
 
 record_decoder: msgspec.msgpack.Decoder[DiskRecord] = msgspec.msgpack.Decoder(DiskRecord)
 

@@ -83,12 +83,12 @@ class FetchTable(WireMessage, tag=31, frozen=True):
 class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """What a process has read from its folder and no cluster has taken up yet."""
 
-    former: MemberId
-    """The incarnation that has written it."""
+    formers: tuple[MemberId, ...]
+    """The incarnations that have written it, since one of them had a table; the latest last."""
     history: VoterHistory
     """For whom the process votes, and what it knows of stable views."""
-    table: PartitionTable
-    """The table that it had installed."""
+    table: PartitionTable | None
+    """The table that they had installed; None: none with owners."""
     positions: tuple[OwnerEpoch, ...]
     """The owner that each complete replica follows, and the last write that it has."""
 

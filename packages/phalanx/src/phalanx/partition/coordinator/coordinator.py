@@ -162,7 +162,12 @@ class PartitionCoordinator:
             if self.decides:
                 self._rebalancer.repair(now)
                 self._go_on(now)
-        elif self.decides and message.stored is not None and not self._installed.is_assigned:
+        elif (
+            self.decides
+            and message.stored is not None
+            and message.stored.table is not None
+            and not self._installed.is_assigned
+        ):
             # 1. A process without a folder founds the cluster. 2. One joins that has the data of the former cluster.
             self._start_search(self.publication.joined(), now)
 
@@ -323,7 +328,8 @@ class PartitionCoordinator:
         if self._search is None or not self._search.is_over():
             return
         found = self._search.result()
-        if not found.table.is_assigned and (sides := self._search.stored_sides()):
+        sides = self._search.stored_sides() if not found.table.is_assigned else {}
+        if any(side.table is not None for side in sides.values()):
             self._search.asks_newcomers = True
             table = self.restarting.consider(sides, now)
             if table is None:

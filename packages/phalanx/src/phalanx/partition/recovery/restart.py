@@ -37,7 +37,10 @@ class Restart(NamedTuple):
 
 
 def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
-    """Return how the cluster of these members can go on. `sides`: present members to what each has read, at least one."""
+    """Return how the cluster of these members can go on.
+
+    `sides`: present members to what each has read; one of them at least has a table.
+    """
     footing = combine_records(side.history.footing for side in sides.values())
     voters = frozenset(side.history.voter for side in sides.values())
     left = {voter for side in sides.values() for voter in side.history.footing.left}
@@ -45,7 +48,7 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     absent = tuple(voter for voter in latest.voters if voter not in voters | left)
     rows, lacking = {}, {}
     newest = _newest_rows(sides)
-    present = {side.former: member for member, side in sides.items()}
+    present = {former: member for member, side in sides.items() for former in side.formers}
     positions = {
         member: {position.partition: position for position in side.positions} for member, side in sides.items()
     }
@@ -59,17 +62,22 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
             for index, former in enumerate(slots)
             if former in present and partition in positions[present[former]]
         }
-        if not any(index <= confirming for index, _ in held.values()):
-            lacking[partition] = tuple(former for former in slots[: confirming + 1] if former is not None)
-        rows[partition] = _row_of(held), newest.versions[partition] + VERSION_STEP, newest.births[partition]
+        named = [former for former in slots if former is not None]
+        row = _row_of(held)
+        if not held and all(former in present for former in named):
+            row = (present[named[0]],)  # none of them had heard of its first table: nothing was ever stored
+        elif not any(index <= confirming for index, _ in held.values()):
+            lacking[partition] = tuple(named[: confirming + 1])
+        rows[partition] = row, newest.versions[partition] + VERSION_STEP, newest.births[partition]
     lacks_majority = find_lacking(footing, voters | left) is not None
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority)
 
 
 def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable:
     """Return the table with the newest row of each partition that any of them has installed."""
-    most = max(side.table.partition_count for side in sides.values())
-    tables = [side.table for side in sides.values() if side.table.partition_count == most]
+    found = [side.table for side in sides.values() if side.table is not None]
+    most = max(table.partition_count for table in found)
+    tables = [table for table in found if table.partition_count == most]
     table = max(tables, key=lambda each: each.version)
     for each in tables:
         if newer := each.newer_rows(table):
