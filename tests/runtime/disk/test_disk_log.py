@@ -275,6 +275,7 @@ async def check_that_nothing_is_touched(used: LogUnderTest) -> None:
     for refused in (lambda: used.log.append(b"more", 1_000), used.log.roll):
         with pytest.raises(DiskLogFailed):
             refused()
+    used.log.want_sync(1_000)  # of what was refused: the turn that asks has not heard yet
     used.log.unlink_before(1_000)
     synced = list(used.synced)
     assert await used.log.close(1) is False
@@ -427,7 +428,7 @@ def test_a_sync_that_hangs_has_failed_and_its_thread_is_left(tmp_path: Path) -> 
             assert why == f"the sync of {used.segment(1)} hangs: it has lasted for more than 0.4 s"
             assert used.ended == []
             # The thread still uses the first segment, so its number is not given to another file; it comes back, and syncs nothing more.
-            assert used.open_segments() == [1]
+            await until(lambda: used.open_segments() == [1], "the other segments are closed")
             hung.let_go()
             await until(lambda: not disk_threads(), "the thread that hung has ended")
             assert files.count("sync_data") == 1
@@ -713,22 +714,31 @@ def test_a_forked_child_has_no_segment_and_cannot_append(tmp_path: Path) -> None
     play(history)
 
 
-def test_a_fork_while_the_lock_of_the_log_is_held_hangs_nobody(tmp_path: Path) -> None:
-    """Another thread of the parent has it, and the child does not have that thread."""
+def test_a_fork_while_a_thread_holds_the_lock_of_the_log_hangs_nobody(tmp_path: Path) -> None:
+    """The child does not have that thread, so nobody would release the lock."""
 
     async def history() -> None:
         async with open_log(tmp_path / "data") as used:
             used.log.append(b"x", 1)
-            with used.log._shared._changed:
-                hung = in_child(lambda: used.log.figures().synced_lsn)
-            assert hung == 0
+            held, release = threading.Event(), threading.Event()
 
-            def end() -> bool:
-                used.log._shared.end()
-                return True
+            def hold() -> None:
+                with used.log._shared._changed:
+                    held.set()
+                    release.wait(60)
 
-            with used.log._shared._changed:
-                assert in_child(end)
+            def use() -> bool:
+                used.log.want_sync(1)
+                return asyncio.run(used.log.close(1))
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            assert held.wait(60)
+            try:
+                assert in_child(use) is False
+            finally:
+                release.set()
+                holder.join(60)
 
     play(history)
 

@@ -194,9 +194,10 @@ class DiskLog:
         self._shared.want_all_synced()
         try:
             async with asyncio.timeout(within_s):
-                while not (self._shared.over.is_set() or self._shared.progress.is_done):
+                while not self._shared.is_settled():
                     self._news.clear()
                     await self._news.wait()
+                await asyncio.sleep(0)  # the listener hears of it first
         except TimeoutError:
             pass
         is_done = self._shared.progress.is_done and self._shared.conditions.state is not DiskState.FAILED

@@ -90,9 +90,9 @@ class SharedLog:
                 self._changed.notify_all()
 
     def want_sync(self, lsn: int) -> None:
-        """Let a sync begin as soon as possible that covers a record."""
+        """Let a sync begin as soon as possible that covers a record. Does nothing when the log is over."""
         with self._changed:
-            if self._progress.want(lsn):
+            if not self.over.is_set() and self._progress.want(lsn):
                 self._changed.notify_all()
 
     def want_all_synced(self) -> None:
@@ -100,6 +100,11 @@ class SharedLog:
         with self._changed:
             self._progress.want(self._progress.appended)
             self._changed.notify_all()
+
+    def is_settled(self) -> bool:
+        """Return whether no further sync will be told: all is synced, or the log is over. The loop then has what was told before."""
+        with self._changed:
+            return self.over.is_set() or self._progress.is_done
 
     def roll(self, make_order: Callable[[], SegmentOrder]) -> SegmentFile | None:
         """Change to the next segment, and order another one. Return the next one; None: none is prepared yet.
