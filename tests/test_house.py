@@ -20,7 +20,7 @@ from phalanx_proof.sim.code_digest import MACHINES
 from support.roots import BENCHMARKS, PACKAGES, ROOT, SCRIPTS, SOURCES, TESTS, find_modules, find_package
 
 GRID = find_package("phalanx")
-CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
+CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "disk", "endpoints")
 PURE = {
     **{f"phalanx.{folder}": GRID / folder for folder in CORE},
     "phalanx_protocols": find_package("phalanx_protocols"),

@@ -17,6 +17,7 @@ from phalanx.grid.replication import leader
 from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, Term
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.serving import many_keys
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
@@ -59,7 +60,9 @@ def partition_in(state: str, number: int) -> OwnedPartition | None:
 
 def put_values(owned: list[OwnedPartition | None], *arguments: Any) -> bool:
     """What `Leader.commit_values` does with these partitions."""
-    return Leader.commit_values(SimpleNamespace(_ownership=SimpleNamespace(owned=owned)), *arguments)  # type: ignore[arg-type]  # it reads nothing else
+    return Leader.commit_values(
+        SimpleNamespace(_ownership=SimpleNamespace(owned=owned), log=ReplicaLog(is_on=False)), *arguments
+    )  # type: ignore[arg-type]  # it reads nothing else
 
 
 def fields_of(each: Any) -> dict[str, Any]:

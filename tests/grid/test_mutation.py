@@ -91,10 +91,16 @@ def test_a_backup_knows_what_a_merged_value_may_cover_when_it_becomes_the_owner(
 
 
 def put_by_the_door(
-    leader: Leader, owned: OwnedPartition, store: MapStore, key: bytes, stored: bytes, applied: Any, now: Millis
+    leader: Leader,
+    owned: OwnedPartition,
+    store: MapStore,
+    name: str,
+    key: bytes,
+    stored: bytes,
+    applied: Any,
+    now: Millis,
 ) -> None:
     """What `commit_plain` stands for."""
-    name = next(name for name, each in owned.replica.maps.items() if each is store)
     leader.commit(owned, m.ReplicatePut, None, now, name, [key], [stored], 0, applied)
 
 

@@ -6,7 +6,7 @@ take up to minutes. Tests of pure code are groups of one, shortest folders last,
 
 from pathlib import PurePath
 
-PURE = ("common", "wire", "membership", "partition", "grid", "node", "maps", "sim")
+PURE = ("common", "wire", "membership", "partition", "grid", "node", "disk", "maps", "sim")
 """Folders whose tests start no process, open no socket and wait for nothing. `run` names the same."""
 SHARE_SPARK = ("archive", "audit", "spark")
 """Folders whose tests share one Java process, and those of a folder its session (`sparks`)."""

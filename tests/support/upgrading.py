@@ -52,7 +52,7 @@ class MixedWorld(World):
     ) -> None:
         # Memory that runs out at a point of an input is planted in the parts of this tree's node.
         faults = tuple(fault for fault in options.faults if fault.kind is not FaultKind.MEMORY)
-        super().__init__(msgspec.structs.replace(options, faults=faults), observer, adapt)
+        super().__init__(msgspec.structs.replace(options, faults=faults, disks=False), observer, adapt)
         setattr(inspection, "OrphanedReplicas", (OrphanedReplicas, release().orphaned.OrphanedReplicas))  # noqa: B010
         setattr(inspection, "MergeBatch", (MergeBatch, release().sender.MergeBatch))  # noqa: B010
         self._plan = plan

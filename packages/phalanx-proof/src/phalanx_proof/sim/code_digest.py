@@ -15,7 +15,19 @@ from phalanx.common.errors import InvariantViolation
 from phalanx_proof import sim
 from phalanx_proof.sim.planted_bug import source_files
 
-MACHINES = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
+MACHINES = (
+    "common",
+    "wire",
+    "codec",
+    "machine",
+    "membership",
+    "partition",
+    "grid",
+    "calls",
+    "node",
+    "disk",
+    "endpoints",
+)
 """Folders of the members' code."""
 SIMULATOR = "sim"
 _GRID, _PROOF, _BESIDE = (Path(package.__path__[0]).parent for package in (common, sim, phalanx_protocols))

@@ -273,6 +273,11 @@ class _Run:
         if self._trace is not None:
             self._trace.record_process(now, member, "paused" if until else "resumed")
 
+    def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
+        self._judges.evidence.findings.add(
+            now, "reading a log back gives the replicas in memory", f"{host.member}: {why}"
+        )
+
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         trace_text = "".join(traceback.format_exception(error)[-4:])
         self._judges.evidence.findings.add(

@@ -12,7 +12,7 @@ from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, af
 from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.grid.replication.restored import Restored, positions_of
+from phalanx.grid.replication.restored import RestoredReplicas, positions_of
 from phalanx.wire.disk_records import CopyDropped, IncarnationEnded
 from phalanx.wire.table_messages import StoredSide
 
@@ -51,7 +51,7 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
     for replica in replay.replicas.values():
         replica.deduplication.forget_times()
     side = StoredSide(known.members, history, known.table, positions_of(replay.replicas))
-    kept.restored = Restored(replay.replicas, side, last_stamp)
+    kept.restored = RestoredReplicas(replay.replicas, side, last_stamp)
     past = FormerIncarnation(
         members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version
     )

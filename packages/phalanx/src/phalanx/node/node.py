@@ -134,7 +134,6 @@ class Node:
         local = LocalContext(this, config, this_release(release_name), self._out, self.clock, voter)
         self.membership = MembershipService(local, carried)
         ownership = Ownership(this, config, log)
-        self.log = ownership.log
         majority = self.membership.majority
         guard = ProtectionGuard(ownership.table.maps, config.heartbeat_interval_ms, majority, self._out)
         self.grid = GridService(ownership, guard, self.clock, self._out)
@@ -201,6 +200,11 @@ class Node:
         self._has_ended = False
         self._is_serving = False
         """Whether the partitions are assigned, and this incarnation is not over."""
+
+    @property
+    def log(self) -> ReplicaLog:
+        """Return where each change of a replica goes: that of the member's folder, if it has one."""
+        return self.grid.ownership.log
 
     def __repr__(self) -> str:
         return f"Node({self.membership!r}, {self.installed_table!r}, {self.coordinator!r}, {self.grid!r}, {self.calls!r}, {self.data_merging!r})"

@@ -42,6 +42,8 @@ class SimDisk:
         """Where the machines of the present process add records."""
         self.replay = Replay()
         """The replicas of what was written so far."""
+        self.differs = False
+        """Whether it was found that the log does not give what is in memory: it is told once."""
         self._index = LogIndex(KnownCluster(), {})
         self._written: list[WrittenRecord] = []
         self._header = SegmentHeader()
@@ -64,8 +66,9 @@ class SimDisk:
         self._last_stamp = stamp
         for lsn, record in enumerate(appended.records, appended.first_lsn):
             self._written.append(WrittenRecord(lsn, record, shown))
-            self.replay.take(lsn, record, shown)
             self._index.take(lsn, record)
+            if not self.differs:
+                self.replay.take(lsn, record, shown)
         if appended.last_lsn >= self._header.lsn + SEGMENT_RECORDS:
             self._begin_segment(appended.last_lsn + 1)
 

@@ -14,10 +14,12 @@ from typing import Protocol
 
 import msgspec
 
+from phalanx.common.errors import InvariantViolation
 from phalanx.common.ids import MemberId, Millis, member_id
-from phalanx.common.invariant import invariant
+from phalanx.common.invariant import invariant, known
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.disk.replay import LogIsWrong
 from phalanx.disk.restoring import Restoration
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
 from phalanx.machine.inputs import CopyToDisk, Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
@@ -68,6 +70,9 @@ class Observer(Protocol):
 
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
         """Take note that the process on this host does nothing until a time; 0: it goes on."""
+
+    def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
+        """Report that reading a member's log back does not give the replicas that it has in memory."""
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         """Report an error that a member raised, which it must never do."""
@@ -198,13 +203,13 @@ class World:
     def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
         now = self.queue.now
         if host.disk is not None:
-            host.disk.write(host.clock(now), node.clock.read(host.clock(now)))
+            self._write(host, node)
             if self.options.restarts and (partition := host.disk.draw_copy()) is not None:
                 self.queue.call_at(now, self.feed, host, node.this, CopyToDisk(partition))
         if self._validate_every and self.inputs % self._validate_every == 0:
             node.validate()
-            if host.disk is not None and (why := find_difference(node, host.disk.replay)):
-                invariant(False, "reading the log back gives the replicas in memory", why=why)
+            if host.disk is not None and not host.disk.differs:
+                self._note_difference(host, find_difference(node, host.disk.replay))
         shortage = host.shortage
         if shortage is not None:
             effects = shortage.cut(effects)
@@ -244,6 +249,21 @@ class World:
             shortage.strike()
         if finished is not None:
             self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
+
+    def _write(self, host: Host, node: Node) -> None:
+        """Write what the member has logged, and follow it."""
+        disk, shown = known(host.disk, "the host has a folder", host=host), host.clock(self.now)
+        try:
+            disk.write(shown, node.clock.read(shown))
+        except (InvariantViolation, LogIsWrong) as error:
+            if not disk.differs:
+                self._note_difference(host, str(error))
+
+    def _note_difference(self, host: Host, why: str) -> None:
+        """Report in what a member's log and its memory differ, once; empty: in nothing."""
+        if why and host.disk is not None:
+            host.disk.differs = True
+            self._observer.on_log_differs(host, why, self.now)
 
     def _on_failure(self, host: Host, error: BaseException) -> None:
         """End a member whose memory ran out, as was drawn; report any other error that it raises."""

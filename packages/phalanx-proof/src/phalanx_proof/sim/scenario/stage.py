@@ -258,6 +258,10 @@ class _Watch:
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
         """Note nothing: the scenario has said so itself."""
 
+    def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
+        """Fail the scenario: a member's log lacks something."""
+        raise AssertionError(f"reading the log of {host.member} back does not give what it has in memory: {why}")
+
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         problem = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"
         if problem not in self._stage.problems:

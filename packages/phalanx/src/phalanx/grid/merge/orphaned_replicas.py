@@ -32,7 +32,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.map_store import STILL
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import drop_staged, finish_step, place_decided
-from phalanx.grid.replication.restored import Restored
+from phalanx.grid.replication.restored import RestoredReplicas
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
 REMEMBERED_SIDES = 64
@@ -173,7 +173,7 @@ class OrphanedReplicas(DataHandover):
         """Former incarnation to its replicas, oldest first. Sides without replicas stay, to answer that they are merged."""
         self.losses = LossBook()
         """The losses in the tables of former incarnations."""
-        self.restored: Restored | None = None
+        self.restored: RestoredReplicas | None = None
         """What the process has read from its folder, while no cluster has taken it up: these replicas are the cluster's own,
         and not merged. None: nothing."""
 
@@ -184,7 +184,7 @@ class OrphanedReplicas(DataHandover):
         """Return whether anything is not merged yet."""
         return any(side.replicas for side in self.sides.values())
 
-    def take_restored(self) -> Restored | None:
+    def take_restored(self) -> RestoredReplicas | None:
         """Return what was read from the folder, and hold it no more; None: nothing."""
         restored, self.restored = self.restored, None
         return restored

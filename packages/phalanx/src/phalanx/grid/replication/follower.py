@@ -25,7 +25,7 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
 from phalanx.grid.replication.replica_log import StepObserver, nobody_observes
-from phalanx.grid.replication.restored import Restored
+from phalanx.grid.replication.restored import RestoredReplicas
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -66,7 +66,7 @@ class Follower:
         self.deferred_free = memory.deferred_free
         self.undivided = UndividedReplicas(self.replicas, self.deferred_free, self._log)
         """Replicas of partitions that the table has split and this member has not."""
-        self.restored: Restored | None = None
+        self.restored: RestoredReplicas | None = None
         """What was read from the folder, until there is a table with owners; None: nothing, or a cluster has taken it up."""
         self.on_step: StepObserver = nobody_observes
         """Mends the copy that is under way to the disk. `GridService` sets it."""
@@ -80,7 +80,7 @@ class Follower:
         self.view = ViewId()
         """The installed view."""
 
-    def restore(self, restored: Restored) -> None:
+    def restore(self, restored: RestoredReplicas) -> None:
         """Take what was read from the folder. These replicas are served, or follow an owner, when a table says so."""
         self.restored = restored
         self.replicas.update(restored.replicas)

@@ -8,7 +8,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 
 
-class Restored(NamedTuple):
+class RestoredReplicas(NamedTuple):
     """Replicas as they were read, and whose they are."""
 
     replicas: dict[int, Replica]
