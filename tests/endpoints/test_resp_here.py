@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import unpack_rows
 from phalanx.codec.values import to_data
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.config import NodeConfig
@@ -25,11 +26,13 @@ from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replication import leader
 from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.machine.inputs import Input
 from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
 from phalanx.runtime.local.embedded import EmbeddedCaller
 from phalanx.runtime.settings.config import Config
 from phalanx.wire import messages as m
+from phalanx.wire.disk_records import PlainPuts
 from phalanx_protocols.resp.framing import command
 from phalanx_protocols.resp.server import RespServer
 from support.harness import Cluster
@@ -50,7 +53,7 @@ VALUES = [b"1", b"-1", b"0", b"-0", b"007", b"+5", b" 5", b"9223372036854775806"
 class Member:
     """A member that owns all partitions, and one client of it."""
 
-    def __init__(self, states: Sequence[str]) -> None:
+    def __init__(self, states: Sequence[str], *, has_log: bool = False) -> None:
         self.cluster = Cluster("A", partition_count=COUNT, backup_count=0, max_value_bytes=500, max_key_bytes=100)
         self.node = self.cluster.nodes["A"]
         self.caller = EmbeddedCaller(Config(), self._feed, lambda: self.cluster.now, self._fail, lambda: None)
@@ -60,6 +63,8 @@ class Member:
         self.cluster.put("A", to_data(b"first"), to_data(b""))
         self.cluster.settle()
         self._make(states)
+        if has_log:
+            self.node.grid.leader.log = ReplicaLog()
         grid = MemberGrid(self.caller, 2**20, 2**20)
         grid.clock_s = lambda: 0.0  # where a turn ends decides which of two commands of different keys comes first
         self.machine = RespServer(grid, None, (MAP,)).connect(1, "", "", 0)  # type: ignore[arg-type]
@@ -143,12 +148,13 @@ class Member:
             grid.traffic.last_at,
             done,
             machine.part_length,
+            grid.leader.log.take(),
         )
 
 
-def play(states: Sequence[str], pieces: Sequence[bytes]) -> Any:
+def play(states: Sequence[str], pieces: Sequence[bytes], *, has_log: bool = False) -> Any:
     async def run() -> Any:
-        member = Member(states)
+        member = Member(states, has_log=has_log)
         for piece in pieces:
             member.send(piece)
         return member.state()
@@ -158,9 +164,10 @@ def play(states: Sequence[str], pieces: Sequence[bytes]) -> Any:
 
 
 def is_same(states: Sequence[str], pieces: Sequence[bytes]) -> None:
-    in_native_code = play(states, pieces)
-    with mock.patch.object(leader, "NATIVE", None):
-        assert play(states, pieces) == in_native_code
+    for has_log in (False, True):
+        in_native_code = play(states, pieces, has_log=has_log)
+        with mock.patch.object(leader, "NATIVE", None):
+            assert play(states, pieces, has_log=has_log) == in_native_code
 
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
@@ -233,6 +240,35 @@ def test_what_is_plain_is_carried_out_from_its_bytes_and_nothing_else_is() -> No
             nothing = member.machine.grid.local.carry_out(MAP, command(b"GET", b"no such key"), 0, 9, 99, b"_\r\n")
             assert nothing is not None
             assert nothing[1] == (b"" if state == "elsewhere" else b"_\r\n")
+
+    asyncio.run(run())
+
+
+@compiled_only
+def test_a_log_gets_what_was_set_from_the_bytes_of_commands() -> None:
+    data = b"".join(
+        command(*words)
+        for words in [(b"SET", KEYS[0], b"5"), (b"GET", KEYS[0]), (b"INCR", KEYS[0]), (b"SET", KEYS[1], b"x")]
+    )
+
+    async def run() -> None:
+        member = Member(["plain"] * COUNT, has_log=True)
+        leader_of = member.node.grid.leader
+        done = member.machine.grid.local.carry_out(MAP, data, 0, 9, 99, b"_")
+        assert done is not None
+        assert done[2:5] == (1, 2, 1)
+        taken = leader_of.log.take()
+        assert taken is not None
+        (record,) = taken.records
+        assert isinstance(record.body, PlainPuts)
+        assert (record.body.map, record.body.of) == (MAP, COUNT)
+        keys, values = unpack_rows(record.body.rows)
+        assert keys == [to_data(KEYS[0]), to_data(KEYS[0]), to_data(KEYS[1])]
+        assert [value[STAMP_BYTES:] for value in values] == [to_data(b"5"), to_data(b"6"), to_data(b"x")]
+        stamps = [value[:STAMP_BYTES] for value in values]
+        assert stamps == sorted(set(stamps))
+        assert member.machine.grid.local.carry_out(MAP, command(b"GET", KEYS[0]), 0, 9, 99, b"_") is not None
+        assert leader_of.log.take() is None
 
     asyncio.run(run())
 

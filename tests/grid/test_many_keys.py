@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phalanx.codec.rows import unpack_rows
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.ids import MemberId
 from phalanx.grid.replica.journal import MapJournal
@@ -21,6 +22,7 @@ from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.serving import many_keys
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from phalanx.wire.disk_records import PlainPuts
 from support.harness import CLIENT, TEXT, Cluster
 
 compiled_only = pytest.mark.skipif(
@@ -60,9 +62,12 @@ def partition_in(state: str, number: int) -> OwnedPartition | None:
 
 def put_values(owned: list[OwnedPartition | None], *arguments: Any) -> bool:
     """What `Leader.commit_values` does with these partitions."""
-    return Leader.commit_values(
-        SimpleNamespace(_ownership=SimpleNamespace(owned=owned), log=ReplicaLog(is_on=False)), *arguments
-    )  # type: ignore[arg-type]  # it reads nothing else
+    return logged_values(owned, ReplicaLog(is_on=False), *arguments)
+
+
+def logged_values(owned: list[OwnedPartition | None], log: ReplicaLog, *arguments: Any) -> bool:
+    """The same in a member with this log."""
+    return Leader.commit_values(SimpleNamespace(_ownership=SimpleNamespace(owned=owned), log=log), *arguments)  # type: ignore[arg-type]  # it reads nothing else
 
 
 def fields_of(each: Any) -> dict[str, Any]:
@@ -99,10 +104,11 @@ def test_values_are_the_same(states: list[str], keys: list[bytes], max_bytes: in
 
 @compiled_only
 @given(
+    st.booleans(),
     st.lists(st.sampled_from(["", *STATES[:5]]), min_size=COUNT, max_size=COUNT),
     st.lists(st.tuples(st.sampled_from(KEYS), st.binary(max_size=9)), max_size=20),
 )
-def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, bytes]]) -> None:
+def test_entries_are_stored_alike(has_log: bool, states: list[str], pairs: list[tuple[bytes, bytes]]) -> None:
     """In a member, by a request: one member has native functions, the other has none."""
 
     def played() -> Any:
@@ -110,6 +116,8 @@ def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, by
         c.put("A", KEYS[0], TEXT)
         c.settle()
         grid = c.nodes["A"].grid
+        if has_log:
+            grid.leader.log = ReplicaLog()
         for number, state in enumerate(states):
             made = partition_in(state, number) if state else None
             owned = grid.ownership.owned[number]
@@ -120,7 +128,7 @@ def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, by
         grid.copies.out.take()
         grid.clock.observe(1 << 50, c.now)
         c.nodes["A"]._handlers[m.PutAll](CLIENT, request, c.now)
-        return grid.copies.out.take(), state_of(grid.ownership.owned), grid.clock.read(c.now)
+        return grid.copies.out.take(), state_of(grid.ownership.owned), grid.clock.read(c.now), grid.leader.log.take()
 
     in_native_code = played()
     with mock.patch.object(leader, "NATIVE", None):
@@ -135,6 +143,46 @@ def test_plain_entries_are_put_in_native_code_and_others_are_not() -> None:
         is_done = put_values(owned, "m", KEYS, KEYS, bytes(STAMP_BYTES))
         assert is_done is (state == "plain")
         assert (repr(state_of(owned)) == before) is not is_done
+
+
+@compiled_only
+@given(st.lists(st.lists(st.tuples(st.sampled_from(KEYS), st.binary(max_size=9)), min_size=1, max_size=9), max_size=4))
+def test_a_log_gets_what_was_set_in_the_order_of_the_writes(calls: list[list[tuple[bytes, bytes]]]) -> None:
+    owned, log, stamp = [partition_in("plain", number) for number in range(COUNT)], ReplicaLog(7), b"stamp" + bytes(3)
+    for pairs in calls:
+        log.put("m", KEYS[0], b"before", COUNT)
+        assert logged_values(owned, log, "m", *zip(*pairs, strict=True), stamp)
+    log.put("other", KEYS[0], b"behind", COUNT)
+    if calls:
+        written = [
+            entry
+            for pairs in calls
+            for entry in [(KEYS[0], b"before"), *((key, stamp + value) for key, value in pairs)]
+        ]
+        (many, _), taken = zip(*written, strict=True), log.take()
+        assert taken is not None
+        body = taken.records[0].body
+        assert isinstance(body, PlainPuts)
+        assert (taken.first_lsn, body.map, body.of) == (8, "m", COUNT)
+        assert unpack_rows(body.rows) == (list(many), [stored for _, stored in written])
+        assert [each.body.map for each in taken.records if isinstance(each.body, PlainPuts)] == ["m", "other"]
+
+
+@compiled_only
+def test_a_log_gets_nothing_of_what_was_not_done() -> None:
+    for state in STATES[1:]:
+        owned, log = [partition_in("plain", 0), partition_in("plain", 1), partition_in(state, 2)], ReplicaLog()
+        assert not logged_values(owned, log, "m", KEYS, KEYS, bytes(STAMP_BYTES))
+        assert log.take() is None
+    plain = [partition_in("plain", number) for number in range(COUNT)]
+    with pytest.raises(TypeError):
+        logged_values(plain, log, "m", [KEYS[0], "text"], [b"v", b"v"], b"")
+    assert log.take() is None
+    assert leader.NATIVE is not None
+    halves: tuple[tuple[Any, Any], ...] = (([], None), (None, []))
+    for lists in halves:
+        with pytest.raises(TypeError, match="together"):
+            leader.NATIVE.put_values(plain, "m", KEYS, KEYS, b"", 1, *lists)
 
 
 @compiled_only

@@ -16,4 +16,6 @@ class Commands(Stores):
         max_key: int,
         max_value: int,
         seed: int,
+        log_keys: list[bytes] | None = None,
+        log_values: list[bytes] | None = None,
     ) -> tuple[int, bytes, int, int, int, int, int]: ...

@@ -223,8 +223,13 @@ cdef class Commands(Stores):
         Py_ssize_t max_key,
         Py_ssize_t max_value,
         uint32_t seed,
+        list log_keys=None,
+        list log_values=None,
     ):
-        """Carry out the first commands: `Leader.commit_commands` of `phalanx.grid`."""
+        """Carry out the first commands: `Leader.commit_commands` of `phalanx.grid`.
+
+        `log_keys`, `log_values`: get the entries that were set, in the order of the writes; None: nobody wants them.
+        """
         cdef const uint8_t *begin = data_of(data)
         cdef const uint8_t *end = begin + PyBytes_GET_SIZE(data)
         cdef const uint8_t *at = begin + start
@@ -236,6 +241,8 @@ cdef class Commands(Stores):
         cdef Outcome outcome
         cdef Py_ssize_t partition = 0, elsewhere = -1
         counts[GET] = counts[SET] = counts[INCREMENT] = 0
+        if (log_keys is None) != (log_values is None):
+            raise TypeError("keys and values go to a log together")
         if not 0 <= start <= PyBytes_GET_SIZE(data) or not len(owned):
             return start, b"", 0, 0, 0, GET, -1
         while most > 0 and answers.size < most_bytes:
@@ -254,7 +261,7 @@ cdef class Commands(Stores):
                 break
             outcome = self.carry_out_one(
                 owned, name, kind, &words, answers, nil, now, stamp + counts[SET] + counts[INCREMENT], max_key, max_value, seed,
-                &partition,
+                &partition, log_keys, log_values,
             )
             if outcome != DONE:
                 if outcome == ELSEWHERE:
@@ -288,6 +295,8 @@ cdef class Commands(Stores):
         Py_ssize_t max_value,
         uint32_t seed,
         Py_ssize_t* partition,
+        list log_keys,
+        list log_values,
     ) except *:
         cdef bytes key = bytes_data(words.at[1], words.size[1], 0)
         partition[0] = partition_of(
@@ -311,10 +320,10 @@ cdef class Commands(Stores):
         if kind == SET:
             if HEAD_BYTES + words.size[2] > max_value:
                 return OTHERWISE
-            self.keep_text(holder, store, key, words.at[2], words.size[2], stamp)
+            self.keep_text(holder, store, key, words.at[2], words.size[2], stamp, log_keys, log_values)
             answers.put(b"+OK\r\n", 5)
             return DONE
-        return self.increment(holder, store, key, answers, stamp, max_value)
+        return self.increment(holder, store, key, answers, stamp, max_value, log_keys, log_values)
 
     cdef Outcome get(self, PyObject* store, bytes key, Answers answers, bytes nil, int64_t now) except *:
         cdef PyObject *stored = NULL
@@ -342,7 +351,15 @@ cdef class Commands(Stores):
         return DONE
 
     cdef Outcome increment(
-        self, PyObject* holder, PyObject* store, bytes key, Answers answers, uint64_t stamp, Py_ssize_t max_value
+        self,
+        PyObject* holder,
+        PyObject* store,
+        bytes key,
+        Answers answers,
+        uint64_t stamp,
+        Py_ssize_t max_value,
+        list log_keys,
+        list log_values,
     ) except *:
         cdef PyObject *stored
         cdef const uint8_t *value
@@ -365,7 +382,7 @@ cdef class Commands(Stores):
         size = put_number(text, number)
         if HEAD_BYTES + size > max_value:
             return OTHERWISE
-        self.keep_text(holder, store, key, text, size, stamp)
+        self.keep_text(holder, store, key, text, size, stamp, log_keys, log_values)
         answers.put_line(c':', number)
         return DONE
 
@@ -382,9 +399,21 @@ cdef class Commands(Stores):
         )
 
     cdef int keep_text(
-        self, PyObject* holder, PyObject* store, bytes key, const uint8_t* text, Py_ssize_t size, uint64_t stamp
+        self,
+        PyObject* holder,
+        PyObject* store,
+        bytes key,
+        const uint8_t* text,
+        Py_ssize_t size,
+        uint64_t stamp,
+        list log_keys,
+        list log_values,
     ) except -1:
         cdef bytes stored = bytes_data(text, size, STAMP_BYTES)
         put_big(data_of(stored), <uint32_t>(stamp >> 32))
         put_big(data_of(stored) + 4, <uint32_t>stamp)
-        return self.keep(holder, store, key, stored, STAMP_BYTES)
+        self.keep(holder, store, key, stored, STAMP_BYTES)
+        if log_keys is not None:
+            log_keys.append(key)
+            log_values.append(stored)
+        return 0

@@ -57,5 +57,5 @@ cdef class Stores:
         self, PyObject** holders, tuple keys, str name, int64_t now, Py_ssize_t first, Py_ssize_t end
     ) except -1
     cdef bint find_stores(self, PyObject** holders, PyObject** stores, Py_ssize_t many, str name) except -1
-    cdef int put_one(self, PyObject* holder, PyObject* store, object key, bytes value, bytes prefix) except -1
+    cdef bytes put_one(self, PyObject* holder, PyObject* store, object key, bytes value, bytes prefix)
     cdef int keep(self, PyObject* holder, PyObject* store, object key, bytes stored, Py_ssize_t skip) except -1

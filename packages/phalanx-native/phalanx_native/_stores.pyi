@@ -13,5 +13,13 @@ class Stores:
         seed: int,
     ) -> list[bytes | None] | None: ...
     def put_values(
-        self, owned: list[object], name: str, keys: Sequence[bytes], values: Sequence[bytes], prefix: bytes, seed: int
+        self,
+        owned: list[object],
+        name: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        prefix: bytes,
+        seed: int,
+        log_keys: list[bytes] | None = None,
+        log_values: list[bytes] | None = None,
     ) -> bool: ...

@@ -206,15 +206,29 @@ cdef class Stores:
         return True
 
     def put_values(
-        self, list owned not None, str name not None, keys, values, bytes prefix not None, uint32_t seed
+        self,
+        list owned not None,
+        str name not None,
+        keys,
+        values,
+        bytes prefix not None,
+        uint32_t seed,
+        list log_keys=None,
+        list log_values=None,
     ):
-        """Store entries at once: `Leader.commit_values` of `phalanx.grid`. Also False: objects of other classes."""
+        """Store entries at once: `Leader.commit_values` of `phalanx.grid`. Also False: objects of other classes.
+
+        `log_keys`, `log_values`: get what was set, in the order of the writes; None: nobody wants it.
+        """
         cdef tuple own = tuple(keys), their = tuple(values)
         cdef Py_ssize_t many = len(own), place
         cdef PyObject **holders
         cdef bint is_done
+        cdef bytes stored
         if len(their) != many:
             raise ValueError(f"{many} keys and {len(their)} values")
+        if (log_keys is None) != (log_values is None):
+            raise TypeError("keys and values go to a log together")
         if not len(owned):
             return False
         for place in range(many):
@@ -226,7 +240,10 @@ cdef class Stores:
             is_done = self.find_owned(owned, own, seed, holders) and self.find_stores(holders, holders + many, many, name)
             if is_done:
                 for place in range(many):
-                    self.put_one(holders[place], holders[many + place], own[place], <bytes>their[place], prefix)
+                    stored = self.put_one(holders[place], holders[many + place], own[place], <bytes>their[place], prefix)
+                    if log_keys is not None:
+                        log_keys.append(own[place])
+                        log_values.append(stored)
         finally:
             PyMem_Free(holders)
         return is_done
@@ -252,12 +269,14 @@ cdef class Stores:
             prefetch(table_of(slot(store, self.entries)[0]) + LINE_BYTES)
         return True
 
-    cdef int put_one(self, PyObject* holder, PyObject* store, object key, bytes value, bytes prefix) except -1:
+    cdef bytes put_one(self, PyObject* holder, PyObject* store, object key, bytes value, bytes prefix):
+        """Set an entry, and return the stored value."""
         cdef Py_ssize_t size = PyBytes_GET_SIZE(value), skip = PyBytes_GET_SIZE(prefix)
         cdef bytes stored = PyBytes_FromStringAndSize(NULL, skip + size)
         memcpy(data_of(stored), data_of(prefix), skip)
         memcpy(data_of(stored) + skip, data_of(value), size)
-        return self.keep(holder, store, key, stored, skip)
+        self.keep(holder, store, key, stored, skip)
+        return stored
 
     cdef int keep(self, PyObject* holder, PyObject* store, object key, bytes stored, Py_ssize_t skip) except -1:
         """Set an entry, and count it and the write. `skip`: how long the stamp of a stored value is."""

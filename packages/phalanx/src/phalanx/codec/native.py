@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 7
+INTERFACE = 8
 """The number of what `phalanx-native` contains; a package with another number is not used."""
 
 

@@ -28,9 +28,17 @@ class NativeWrites(Protocol):
     """The functions that change the stores of a member's partitions: nothing but `grid.replication.leader` imports it."""
 
     def put_values(
-        self, owned: list[Any], name: str, keys: Sequence[bytes], values: Sequence[bytes], prefix: bytes, seed: int
+        self,
+        owned: list[Any],
+        name: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        prefix: bytes,
+        seed: int,
+        log_keys: list[bytes] | None = None,
+        log_values: list[bytes] | None = None,
     ) -> bool:
-        """Store values: native version of `Leader.commit_values`."""
+        """Store values: native version of `Leader.commit_values`. `log_keys`, `log_values`: get what was set, in order."""
 
     def carry_out(
         self,
@@ -47,8 +55,13 @@ class NativeWrites(Protocol):
         max_key: int,
         max_value: int,
         seed: int,
+        log_keys: list[bytes] | None = None,
+        log_values: list[bytes] | None = None,
     ) -> tuple[int, bytes, int, int, int, int, int]:
-        """Carry out commands of a Redis client one after another: native version of `Leader.commit_commands`."""
+        """Carry out commands of a Redis client one after another: native version of `Leader.commit_commands`.
+
+        `log_keys`, `log_values`: get the entries that were set, in the order of the writes.
+        """
 
 
 class NativeGrid(Protocol):

@@ -208,22 +208,26 @@ class Leader:
         False, and nothing is changed: a partition is not owned here or not plain, or its store of the map is not there
         or not plain. Without the native function it is always False: trying would cost as much as doing.
         """
-        if NATIVE is None or self.log.is_on:
+        if NATIVE is None:
             return False
-        return NATIVE.put_values(self._ownership.owned, name, keys, values, stamp, HASH_SEED)
+        owned, log = self._ownership.owned, self.log
+        if log.is_on:
+            return NATIVE.put_values(owned, name, keys, values, stamp, HASH_SEED, *log.puts_of(name, len(owned)))
+        return NATIVE.put_values(owned, name, keys, values, stamp, HASH_SEED)
 
     def commit_commands(self, name: str, commands: CommandBytes, now: Millis, *, may_write: bool) -> CarriedOut | None:
         """Carry out the first commands, up to one that needs more than `commit_plain`.
 
         None: there is no native function; one in Python would be no faster than commands that are carried out one by one.
         """
-        if NATIVE is None or self.log.is_on:
+        if NATIVE is None:
             return None
-        clock, rules = self.clock, self._ownership.rules
+        clock, rules, owned, log = self.clock, self._ownership.rules, self._ownership.owned, self.log
         stamp = clock.next(now) if may_write else 0
+        keys, values = log.puts_of(name, len(owned)) if log.is_on and may_write else (None, None)
         done = NATIVE.carry_out(
-            self._ownership.owned, name, commands.data, commands.start, commands.most, commands.most_bytes, commands.nil,
-            now, stamp, may_write, rules.max_key, rules.max_value, HASH_SEED,
+            owned, name, commands.data, commands.start, commands.most, commands.most_bytes, commands.nil,
+            now, stamp, may_write, rules.max_key, rules.max_value, HASH_SEED, keys, values,
         )  # fmt: skip
         if written := done[3] + done[4]:
             clock.gave(stamp + written - 1)

@@ -67,11 +67,21 @@ class ReplicaLog:
     def put(self, name: str, key: bytes, stored: bytes, partition_count: int) -> None:
         """Add an entry that was set for ever by the next write of its partition, of which no other member has to know."""
         if name != self._map or partition_count != self._partition_count:
-            if self._keys:
-                self._end_puts()
-            self._map, self._partition_count = name, partition_count
+            self._begin_puts(name, partition_count)
         self._keys.append(key)
         self._values.append(stored)
+
+    def puts_of(self, name: str, partition_count: int) -> tuple[list[bytes], list[bytes]]:
+        """Return two lists for what `put` takes: whoever sets entries of this map adds each key and its stored value, in the order of
+        the writes, before anything else is added to the log or taken from it."""
+        if name != self._map or partition_count != self._partition_count:
+            self._begin_puts(name, partition_count)
+        return self._keys, self._values
+
+    def _begin_puts(self, name: str, partition_count: int) -> None:
+        if self._keys:
+            self._end_puts()
+        self._map, self._partition_count = name, partition_count
 
     def _end_puts(self) -> None:
         """Make one record of the entries that were set."""
