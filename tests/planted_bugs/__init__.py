@@ -10,6 +10,7 @@ from __future__ import annotations
 from phalanx_proof.sim.planted_bug import PlantedBug
 
 from .cuts import CUT_CANARIES
+from .disk import DISK_CANARIES, DISK_WORLDS
 from .driver import DRIVER_CANARIES
 from .eviction import EVICTION_CANARIES
 from .general import GENERAL_CANARIES
@@ -27,11 +28,11 @@ from .staging import STAGING_CANARIES
 MODULE = "tests.planted_bugs"
 """As the command line imports it, in the folder of the project."""
 _IN_MEMBERS = (
-    GENERAL_CANARIES | CUT_CANARIES | EVICTION_CANARIES | IDLE_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOCK_CANARIES | LOSS_CANARIES
-    | LEAVING_CANARIES | MEMORY_CANARIES | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
+    GENERAL_CANARIES | CUT_CANARIES | DISK_CANARIES | EVICTION_CANARIES | IDLE_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOCK_CANARIES
+    | LOSS_CANARIES | LEAVING_CANARIES | MEMORY_CANARIES | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
 )  # fmt: skip
 
 CANARIES = {name: PlantedBug(f"{MODULE}:{name}", plant) for name, plant in _IN_MEMBERS.items()} | {
-    name: PlantedBug(f"{MODULE}:{name}", world=world) for name, world in DRIVER_CANARIES.items()
+    name: PlantedBug(f"{MODULE}:{name}", world=world) for name, world in (DRIVER_CANARIES | DISK_WORLDS).items()
 }
 """Name to the bug."""

@@ -22,7 +22,9 @@ class Evidence:
         self.findings = Findings()
         self.counts: Counter[str] = Counter()
         """How often something was checked, excused or lost."""
-        self.tables = TableChecker(self.findings, options.partitions, options.backups, has_sides=options.has_sides)
+        self.tables = TableChecker(
+            self.findings, options.partitions, options.backups, has_sides=options.has_sides, restarts=options.restarts
+        )
         self.majorities = MajorityChecker(self.findings)
         self.evictions = EvictionChecker(self.findings)
         self.survival = Survival()

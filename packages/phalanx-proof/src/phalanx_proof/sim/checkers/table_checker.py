@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from functools import partial
 from typing import Any, NamedTuple
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
@@ -78,12 +78,15 @@ class RowTransition(NamedTuple):
 class TableChecker(Checker):
     """Watches the tables of all members."""
 
-    def __init__(self, findings: Findings, partitions: int, backups: int, *, has_sides: bool = False) -> None:
+    def __init__(
+        self, findings: Findings, partitions: int, backups: int, *, has_sides: bool = False, restarts: bool = False
+    ) -> None:
         """`has_sides`: several sides of a cut go on for long; there is then no one line, and only each member's own
-        tables are judged.
+        tables are judged. `restarts`: a process brings back what the one before it at its address has held.
         """
         self._findings = findings
         self._has_sides = has_sides
+        self._restarts = restarts
         self._wanted = backups + 1
         self.lines: list[list[TableStep]] = [[] for _ in range(partitions)]
         """The line of each partition. Where clusters had different counts one after another: of each part that belongs
@@ -422,22 +425,27 @@ class TableChecker(Checker):
         said_at = self._last_words.get((part, version, slots))
         if not starts and said_at is not None:
             # Nobody else had this row: what was confirmed by it is where its replicas are.
-            return not any(each in step.view for step in line if step.at > said_at for each in slots)
+            holding = self._holders(each for each in slots if each is not None)
+            return not any(holding & self._holders(step.view) for step in line if step.at > said_at)
         return bool(starts and line[starts[0]].replicas) and self._breaks_after(
-            line, starts[0], line[starts[0]].replicas
+            line, starts[0], self._holders(line[starts[0]].replicas)
         )
 
-    def _breaks_after(self, line: list[TableStep], index: int, holding: Replicas) -> bool:
+    def _breaks_after(self, line: list[TableStep], index: int, holding: Set[str]) -> bool:
         for later in range(index + 1, len(line)):
             step = line[later]
-            goes_on = any(each in step.replicas for each in holding)
-            if goes_on or (step.is_commit and any(each in step.before for each in holding)):
+            goes_on = holding & self._holders(step.replicas)
+            if goes_on or (step.is_commit and holding & self._holders(step.before)):
                 if not step.is_published and self._breaks_after(line, later, holding):
                     return True
-                holding = step.replicas
-            elif not any(each in step.view for each in holding):
+                holding = self._holders(step.replicas)
+            elif not holding & self._holders(step.view):
                 return True
         return False
+
+    def _holders(self, members: Iterable[MemberId]) -> Set[str]:
+        """Return these members; of processes that bring back what they held, their addresses."""
+        return frozenset(address_of(member) if self._restarts else member for member in members)
 
 
 def _spread(

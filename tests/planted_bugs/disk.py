@@ -1,0 +1,274 @@
+"""Bugs of a member's disk to plant: logs that miss something, and clusters that come back from their folders wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.disk.restoring import Restoration
+from phalanx.grid.replica.mutation import APPLY
+from phalanx.grid.replication.replica_log import ReplicaLog, nobody_observes
+from phalanx.node.node import Node
+from phalanx.partition.recovery.restart import VERSION_STEP, plan_restart
+from phalanx.wire.disk_records import (
+    ClusterLeft,
+    CopyDropped,
+    DiskRecord,
+    EpochBegun,
+    IncarnationEnded,
+    ReplicaDropped,
+    ReplicasDivided,
+)
+from phalanx.wire.messages import (
+    CopyChunk,
+    ReplicateClear,
+    ReplicateJournal,
+    ReplicatePut,
+    ReplicateRemove,
+    ReplicateStaged,
+    ReplicateUpdates,
+)
+from phalanx.wire.table_messages import StoredSide
+from phalanx_proof.sim.cluster.disk import SegmentHeader
+from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.world import World
+
+from .replacing import replace
+
+# --- a log that misses something ---------------------------------------------------------------------------------------
+
+
+def _log_with(keep: Callable[[DiskRecord, bool], DiskRecord | None]) -> Callable[[Node], None]:
+    """Return a bug: the log has of each record what `keep` returns of it; None: nothing."""
+
+    class Forgetful(ReplicaLog):
+        __slots__ = ()
+
+        def add(self, body: DiskRecord, *, to_copy: bool = False) -> None:
+            kept = keep(body, to_copy)
+            if kept is not None:
+                super().add(kept, to_copy=to_copy)
+
+    def plant(node: Node) -> None:
+        node.log.__class__ = Forgetful
+
+    return plant
+
+
+def _log_no(kind: type) -> Callable[[Node], None]:
+    """Return a bug: the log has no records of this kind."""
+    return _log_with(lambda body, to_copy: None if type(body) is kind else body)
+
+
+class _NoPlainPuts(ReplicaLog):
+    __slots__ = ()
+
+    def put(self, name: str, key: bytes, stored: bytes, partition_count: int) -> None:
+        pass
+
+
+def log_no_plain_puts(node: Node) -> None:
+    """What needs no message to backups is not logged either."""
+    node.log.__class__ = _NoPlainPuts
+
+
+class _PutsWithoutOutcomes(ReplicaLog):
+    __slots__ = ()
+
+    def add(self, body: DiskRecord, *, to_copy: bool = False) -> None:
+        if type(body) is ReplicatePut and body.applied is not None:
+            body = msgspec.structs.replace(body, applied=None)
+        super().add(body, to_copy=to_copy)
+
+
+def log_no_outcomes(node: Node) -> None:
+    """An entry that was put is logged, and not that its call was carried out."""
+    node.log.__class__ = _PutsWithoutOutcomes
+
+
+class _PutsBehind(ReplicaLog):
+    __slots__ = ()
+
+    def _end_puts(self) -> None:
+        records, self._records = self._records, []
+        super()._end_puts()
+        self._records = [*self._records, *records]
+
+
+def log_plain_puts_first(node: Node) -> None:
+    """Plain puts are logged before what was added before them."""
+    node.log.__class__ = _PutsBehind
+
+
+# --- a restart that goes wrong -----------------------------------------------------------------------------------------
+
+
+def _consider(node: Node, change: Callable[[Mapping[MemberId, StoredSide]], Mapping[MemberId, StoredSide]]) -> None:
+    """Let the master decide on other sides than there are."""
+    restarting = node.coordinator.restarting
+    original = restarting.consider
+    replace(restarting, "consider", lambda sides, now: original(change(sides), now))
+
+
+def take_the_smallest_position(node: Node) -> None:
+    """The holder that has least rules a partition of a cluster that comes back."""
+
+    def turn(sides: Mapping[MemberId, StoredSide]) -> Mapping[MemberId, StoredSide]:
+        return {
+            member: msgspec.structs.replace(
+                side,
+                positions=tuple(
+                    msgspec.structs.replace(each, epoch=-each.epoch, seq=-each.seq) for each in side.positions
+                ),
+            )
+            for member, side in sides.items()
+        }
+
+    _consider(node, turn)
+
+
+def take_an_older_row(node: Node) -> None:
+    """The oldest table that anybody has read counts."""
+
+    def age(sides: Mapping[MemberId, StoredSide]) -> Mapping[MemberId, StoredSide]:
+        oldest = min((side.table for side in sides.values()), key=lambda table: table.version)
+        return {member: msgspec.structs.replace(side, table=oldest) for member, side in sides.items()}
+
+    _consider(node, age)
+
+
+def restart_without_majority(node: Node) -> None:
+    """Those that are back first go on, however few they are."""
+    restarting = node.coordinator.restarting
+    original = restarting.consider
+
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
+        restarting.accept()
+        return original(sides, now)
+
+    replace(restarting, "consider", consider)
+
+
+def restart_without_holders(node: Node) -> None:
+    """Partitions that nobody has who is back begin empty."""
+    restarting = node.coordinator.restarting
+    original = restarting.consider
+
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
+        plan = plan_restart(sides)
+        if plan.lacking and not plan.lacks_majority:
+            restarting.forget()
+            return plan.table
+        return original(sides, now)
+
+    replace(restarting, "consider", consider)
+
+
+def restart_with_the_same_versions(node: Node) -> None:
+    """The rows of a cluster that comes back have the versions that they had."""
+    restarting = node.coordinator.restarting
+    original = restarting.consider
+
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
+        table = original(sides, now)
+        if table is None:
+            return None
+        rows = {
+            partition: (table.slots(partition), table.versions[partition] - VERSION_STEP, table.births[partition])
+            for partition in range(table.partition_count)
+            if table.versions[partition] >= VERSION_STEP
+        }
+        return table.with_rows(rows)
+
+    replace(restarting, "consider", consider)
+
+
+def forget_what_was_read(node: Node) -> None:
+    """A side that joins another one before it could go on throws away what it has read from its folders."""
+    merging = node.data_merging
+    original = merging.on_over
+
+    def on_over(*given: Any) -> None:
+        node.grid.follower.restored = None
+        original(*given)
+
+    replace(merging, "on_over", on_over)
+
+
+def forget_as_last_leaver(node: Node) -> None:
+    """The last member that leaves forgets what nobody else has."""
+    original = node._log_end
+
+    def log_end() -> None:
+        last = node.log.last_lsn
+        original()
+        if node.log.last_lsn == last and node.grid.stored() is None:
+            node.log.add(ClusterLeft())
+
+    replace(node, "_log_end", log_end)
+
+
+# --- copies to the disk, and reading back ------------------------------------------------------------------------------
+
+
+def copy_past_steps(node: Node) -> None:
+    """A copy to the disk goes on although a step has consumed rows that it has yet to get."""
+    node.grid.follower.on_step = node.grid.staging.on_step = nobody_observes
+
+
+class BelievesEveryBeginning(World):
+    """A replica begins with the first record that can be a beginning, although the log before that is gone."""
+
+    def _open_folder(self, host: Host) -> Restoration | None:
+        if host.disk is not None:
+            host.disk._header = SegmentHeader(0, host.disk._header.cluster, host.disk._header.starts)
+        return super()._open_folder(host)
+
+
+class BeginsTimesAnew(World):
+    """Times to live begin when a process reads its folder."""
+
+    def _open_folder(self, host: Host) -> Restoration | None:
+        if host.disk is not None:
+            shown = host.clock(self.now)
+            host.disk._written = [msgspec.structs.replace(each, at=shown) for each in host.disk._written]
+        return super()._open_folder(host)
+
+
+DISK_CANARIES: dict[str, Callable[[Node], None]] = {
+    "log-no-puts": _log_no(ReplicatePut),
+    "log-no-removals": _log_no(ReplicateRemove),
+    "log-no-updates": _log_no(ReplicateUpdates),
+    "log-no-clears": _log_no(ReplicateClear),
+    "log-no-journal-changes": _log_no(ReplicateJournal),
+    "log-no-steps": _log_no(ReplicateStaged),
+    "log-no-writes-to-copies": _log_with(lambda body, to_copy: None if to_copy and type(body) in APPLY else body),
+    "log-no-chunks": _log_no(CopyChunk),
+    "log-no-epochs": _log_no(EpochBegun),
+    "log-no-drops": _log_no(ReplicaDropped),
+    "log-no-dropped-copies": _log_no(CopyDropped),
+    "log-no-divisions": _log_no(ReplicasDivided),
+    "log-no-ends": _log_no(IncarnationEnded),
+    "log-no-plain-puts": log_no_plain_puts,
+    "log-no-outcomes": log_no_outcomes,
+    "log-plain-puts-first": log_plain_puts_first,
+    "take-the-smallest-position": take_the_smallest_position,
+    "take-an-older-row": take_an_older_row,
+    "restart-without-majority": restart_without_majority,
+    "restart-without-holders": restart_without_holders,
+    "restart-with-the-same-versions": restart_with_the_same_versions,
+    "forget-what-was-read": forget_what_was_read,
+    "forget-as-last-leaver": forget_as_last_leaver,
+    "copy-past-steps": copy_past_steps,
+}
+"""Name to what takes the rule out."""
+
+DISK_WORLDS: dict[str, type[World]] = {
+    "believe-every-beginning": BelievesEveryBeginning,
+    "begin-times-anew": BeginsTimesAnew,
+}
+"""Name to the world that does so."""
