@@ -39,6 +39,12 @@ Lost = tuple[tuple[str, ...], ...]
 """Members that were lost while they may have served one call: those of each of its rounds of requests."""
 
 
+def divided_leader(leader: str, partition_count: int) -> str:
+    """Return the owner of the parts of a divided partition, until they have one of their own. It has the former count, so that a
+    late write of the old partition fits no part. `leader`: that of the partition; empty: it had none."""
+    return f"{leader} of {partition_count}" if leader else ""
+
+
 def member_id(address: Address, incarnation: str) -> MemberId:
     """Return the identity of a member from its address and incarnation."""
     return MemberId(f"{address}/{incarnation}")

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from phalanx.codec.hashing import children_of, partitions_of
 from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.ids import divided_leader
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
 from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.journal import MapJournal
@@ -84,7 +85,7 @@ def _child_of(replica: Replica, former_count: int) -> Replica:
 
     Its leader contains the old partition count, so that a late write of the old epoch fits no child.
     """
-    child = Replica(replica.epoch, replica.seq, f"{replica.leader} of {former_count}" if replica.leader else "")
+    child = Replica(replica.epoch, replica.seq, divided_leader(replica.leader, former_count))
     child.ended, child.purged_to = replica.ended, replica.purged_to
     child.cleared = dict(replica.cleared)
     for name, journal in replica.journals.items():

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId
+from phalanx.common.ids import divided_leader
 from phalanx.common.quorum import combine_records, find_lacking
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.partition.recovery.repair import confirming_index
@@ -49,9 +51,7 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     rows, lacking = {}, {}
     newest = _newest_rows(sides)
     present = {former: member for member, side in sides.items() for former in side.formers}
-    positions = {
-        member: {position.partition: position for position in side.positions} for member, side in sides.items()
-    }
+    positions = {member: _positions(side, newest.partition_count) for member, side in sides.items()}
     confirming = confirming_index(newest)
     for partition in range(newest.partition_count):
         slots = newest.slots(partition)
@@ -71,6 +71,20 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         rows[partition] = row, newest.versions[partition] + VERSION_STEP, newest.births[partition]
     lacks_majority = find_lacking(footing, voters | left) is not None
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority)
+
+
+def _positions(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch]:
+    """Return the position of each replica, by partition.
+
+    Who has not heard of a division divides its replicas when it does: then each part has this position.
+    """
+    if side.table is None or (before := side.table.partition_count) == partition_count:
+        return {each.partition: each for each in side.positions}
+    return {
+        child: OwnerEpoch(child, each.epoch, divided_leader(each.leader, before), each.seq)
+        for each in side.positions
+        for child in children_of(each.partition, partition_count, before)
+    }
 
 
 def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable:

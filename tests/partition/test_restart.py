@@ -1,0 +1,189 @@
+"""The table with which a cluster comes back that was switched off: the newest rows, and of their holders the greatest position."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.common.backups import BackupCount
+from phalanx.common.ids import MemberId, member_id
+from phalanx.common.losses import LossBook
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapSettings
+from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
+from phalanx.common.table import PartitionTable, build_table
+from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart
+from phalanx.wire.table_messages import OwnerEpoch, StoredSide
+from support.harness import address, lone_id, name_of
+from support.masters import rows_of, slots_of, table_of
+
+Held = tuple[int, int, str, int]
+"""A replica in a folder: its partition, the epoch and the leader that it follows, and its last write."""
+
+
+def back(name: str) -> MemberId:
+    """The incarnation of a member that has come back."""
+    return member_id(address(name), f"{name}2")
+
+
+def ids(names: str) -> tuple[MemberId, ...]:
+    return tuple(lone_id(name) for name in names)
+
+
+def stable(voters: str, number: int = 1) -> QuorumView:
+    return QuorumView(number, number, lone_id(voters[0]), ids(voters))
+
+
+def side(
+    former: str, table: PartitionTable, *held: Held, view: QuorumView | None = None, pending: str = "", left: str = ""
+) -> StoredSide:
+    """What the folder of a member has. `pending`: the voters of a view that has possibly become stable."""
+    view = view or stable("ABC")
+    others = (stable(pending, view.number + 1),) if pending else ()
+    footing = QuorumRecord(lone_id("A"), view, 0, others, left=ids(left))
+    positions = tuple(OwnerEpoch(partition, epoch, lone_id(leader), seq) for partition, epoch, leader, seq in held)
+    return StoredSide(lone_id(former), VoterHistory(lone_id(former), footing), table, positions)
+
+
+def planned(*sides: StoredSide) -> Restart:
+    """The plan for members that have all come back as other incarnations."""
+    return plan_restart({back(name_of(each.former)): each for each in sides})
+
+
+def names(members: tuple[MemberId, ...]) -> str:
+    return "".join(name_of(member) for member in members)
+
+
+# --- which row, and which replica --------------------------------------------------------------------------------------
+
+
+def test_the_greatest_position_of_the_holders_rules() -> None:
+    table = table_of("AB")
+    plan = planned(side("A", table, (0, 1, "A", 7)), side("B", table, (0, 1, "A", 9)), side("C", table))
+    assert rows_of(plan.table) == ["B"]
+    assert plan.lacking == {}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "row"),
+    [
+        ((0, 1, "A", 9), (0, 1, "A", 9), "AB"),
+        ((0, 1, "A", 9), (0, 1, "A", 8), "A"),
+        ((0, 1, "A", 8), (0, 1, "A", 9), "B"),
+        ((0, 2, "A", 3), (0, 1, "A", 9), "A"),
+        ((0, 1, "A", 9), (0, 2, "B", 3), "B"),
+        ((0, 2, "A", 5), (0, 2, "B", 5), "A"),
+    ],
+    ids=["equal", "more writes", "fewer writes", "a later epoch", "an earlier epoch", "another leader"],
+)
+def test_only_replicas_that_are_equal_to_the_owner_are_its_backups(a: Held, b: Held, row: str) -> None:
+    table = table_of("AB")
+    assert rows_of(planned(side("A", table, a), side("B", table, b)).table) == [row]
+
+
+def test_equal_replicas_keep_their_order() -> None:
+    table = table_of("CAB", backups=2)
+    everywhere = 0, 1, "C", 4
+    sides = [side(name, table, everywhere) for name in "ABC"]
+    assert rows_of(planned(*sides).table) == ["CAB"]
+
+
+def test_of_each_partition_the_newest_row_counts() -> None:
+    a = side("A", table_of("AB", "AB", versions=[3, 1]), (0, 3, "A", 1), (1, 1, "A", 5))
+    b = side("B", table_of("BA", "BC", versions=[1, 4]), (0, 3, "A", 1), (1, 4, "B", 2))
+    plan = planned(a, b)
+    assert rows_of(plan.table) == ["AB", "B"]
+    assert plan.table.versions == (3 + VERSION_STEP, 4 + VERSION_STEP)
+
+
+def test_a_replica_that_the_newest_row_does_not_name_is_not_counted() -> None:
+    old, new = table_of("AC", versions=[1]), table_of("AB", versions=[2])
+    plan = planned(side("A", new, (0, 2, "A", 3)), side("B", new, (0, 2, "A", 3)), side("C", old, (0, 1, "A", 99)))
+    assert rows_of(plan.table) == ["AB"]
+
+
+def test_every_version_is_raised_and_births_stay() -> None:
+    table = table_of("AB", "BA", versions=[5, 8], births=[2, 7])
+    sides = [side(name, table, (0, 5, "A", 1), (1, 8, "B", 1)) for name in "AB"]
+    plan = planned(*sides)
+    assert plan.table.versions == (5 + VERSION_STEP, 8 + VERSION_STEP)
+    assert plan.table.births == (2, 7)
+
+
+def test_a_holder_without_the_replica_holds_nothing() -> None:
+    table = table_of("AB")
+    plan = planned(side("A", table), side("B", table, (0, 1, "A", 9)))
+    assert rows_of(plan.table) == ["B"]
+
+
+def test_the_greater_partition_count_counts() -> None:
+    two, one = table_of("AB", "AB", versions=[4, 4]), table_of("AB", versions=[9])
+    plan = planned(side("A", two, (0, 4, "A", 1), (1, 4, "A", 2)), side("B", one, (0, 9, "B", 7)))
+    assert plan.table.partition_count == 2
+    assert rows_of(plan.table) == ["A", "A"]
+
+
+def test_a_partition_that_nobody_ever_held_stays_so() -> None:
+    table = table_of("AB", "")
+    plan = planned(side("A", table, (0, 1, "A", 1)), side("B", table, (0, 1, "A", 1)))
+    assert rows_of(plan.table) == ["AB", ""]
+    assert plan.lacking == {}
+
+
+def test_losses_of_all_tables_are_told() -> None:
+    told = table_of("AB").with_losses(LossBook(version=1, settled=("x",)))
+    plan = planned(side("A", table_of("AB"), (0, 1, "A", 1)), side("B", told, (0, 1, "A", 1)))
+    assert plan.table.losses.settled == ("x",)
+
+
+# --- what is missing ---------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_without_a_holder_is_missing() -> None:
+    table = table_of("AB", "CB")
+    plan = planned(side("A", table, (0, 1, "A", 1)), side("D", table))
+    assert {partition: names(row) for partition, row in plan.lacking.items()} == {1: "CB"}
+
+
+def test_a_holder_that_confirms_no_writes_is_none() -> None:
+    """B gets writes without that anybody waits for it: A can have acknowledged more."""
+    table = build_table([slots_of("AB")], [1], None, MapPlan(0, MapSettings(BackupCount(0, 1))))
+    plan = planned(side("B", table, (0, 1, "A", 5)))
+    assert {partition: names(row) for partition, row in plan.lacking.items()} == {0: "A"}
+
+
+@pytest.mark.parametrize(
+    ("present", "lacks", "absent"), [("ABC", False, ""), ("AB", False, "C"), ("BC", False, "A"), ("A", True, "BC")]
+)
+def test_the_majority_of_the_last_stable_view_is_needed(present: str, lacks: bool, absent: str) -> None:
+    table = table_of("ABC", backups=2)
+    plan = planned(*[side(name, table, (0, 1, "A", 1)) for name in present])
+    assert (plan.lacks_majority, names(plan.absent_voters)) == (lacks, absent)
+
+
+def test_half_of_the_voters_are_no_majority() -> None:
+    table = table_of("AB")
+    plan = planned(side("A", table, (0, 1, "A", 1), view=stable("AB")))
+    assert plan.lacks_majority
+
+
+def test_a_view_that_has_possibly_become_stable_needs_its_majority_too() -> None:
+    """A and B know that {A,B,C} was stable; A knows of {A,D,E}, which can have become stable after it."""
+    table = table_of("AB")
+    plan = planned(side("A", table, (0, 1, "A", 1), pending="ADE"), side("B", table, (0, 1, "A", 1)))
+    assert plan.lacks_majority
+    assert names(plan.absent_voters) == "DE"
+
+
+def test_the_later_of_two_stable_views_counts() -> None:
+    table = table_of("AB")
+    later = side("B", table, (0, 1, "A", 1), view=stable("BD", 2))
+    plan = planned(side("A", table, (0, 1, "A", 1)), later)
+    assert plan.lacks_majority  # of {B,D} only B is here
+    assert names(plan.absent_voters) == "D"
+
+
+def test_the_vote_of_one_that_left_in_good_order_counts() -> None:
+    table = table_of("C")
+    plan = planned(side("C", table, (0, 1, "C", 1), left="AB"))
+    assert not plan.lacks_majority
+    assert plan.absent_voters == ()
