@@ -41,12 +41,12 @@ def side(
     others = (stable(pending, view.number + 1),) if pending else ()
     footing = QuorumRecord(lone_id("A"), view, 0, others, left=ids(left))
     positions = tuple(OwnerEpoch(partition, epoch, lone_id(leader), seq) for partition, epoch, leader, seq in held)
-    return StoredSide(lone_id(former), VoterHistory(lone_id(former), footing), table, positions)
+    return StoredSide((lone_id(former),), VoterHistory(lone_id(former), footing), table, positions)
 
 
 def planned(*sides: StoredSide) -> Restart:
     """The plan for members that have all come back as other incarnations."""
-    return plan_restart({back(name_of(each.former)): each for each in sides})
+    return plan_restart({back(name_of(each.formers[-1])): each for each in sides})
 
 
 def names(members: tuple[MemberId, ...]) -> str:
@@ -117,7 +117,7 @@ def test_a_holder_without_the_replica_holds_nothing() -> None:
 
 def test_the_greater_partition_count_counts() -> None:
     two, one = table_of("AB", "AB", versions=[4, 4]), table_of("AB", versions=[9])
-    plan = planned(side("A", two, (0, 4, "A", 1), (1, 4, "A", 2)), side("B", one, (0, 9, "B", 7)))
+    plan = planned(side("A", two, (0, 4, "A", 1), (1, 4, "A", 2)), side("B", one, (0, 3, "B", 7)))
     assert plan.table.partition_count == 2
     assert rows_of(plan.table) == ["A", "A"]
 

@@ -135,7 +135,7 @@ def take_an_older_row(node: Node) -> None:
     """The oldest table that anybody has read counts."""
 
     def age(sides: Mapping[MemberId, StoredSide]) -> Mapping[MemberId, StoredSide]:
-        oldest = min((side.table for side in sides.values()), key=lambda table: table.version)
+        oldest = min((side.table for side in sides.values() if side.table), key=lambda table: table.version)
         return {member: msgspec.structs.replace(side, table=oldest) for member, side in sides.items()}
 
     _consider(node, age)

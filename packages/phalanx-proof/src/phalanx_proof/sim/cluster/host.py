@@ -63,6 +63,8 @@ class Host:
         """Set while its memory is about to run out."""
         self.disk: SimDisk | None = None
         """The folder of the member; None: it has none."""
+        self.partition_count = 0
+        """How many partitions the table in its folder has; 0: as configured."""
         self.disk_fails_until: Millis = 0
         self.has_lost_logs = False
         """Whether incarnations that begin here have no event log."""

@@ -352,9 +352,14 @@ class World:
     ) -> Node:
         """Return the node of a new incarnation on a host."""
         carried = after.carried if after is not None and after.rejoin else None
+        config = self.options.node_config(host.number)
+        if restoration is not None and restoration.partition_count:
+            host.partition_count = restoration.partition_count
+        if host.partition_count:
+            config = msgspec.structs.replace(config, partition_count=host.partition_count)
         return Node(
             this,
-            self.options.node_config(host.number),
+            config,
             host.wall_ms,
             kept=after.kept if after is not None else restoration.kept if restoration is not None else None,
             carried=restoration.carried if restoration is not None else carried,

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from phalanx.codec.hashing import children_of, partitions_of
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.common.ids import divided_leader
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
+from phalanx.common.ids import divided_leader
 from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore

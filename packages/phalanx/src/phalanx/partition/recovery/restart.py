@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from phalanx.codec.hashing import children_of
-from phalanx.common.ids import MemberId
-from phalanx.common.ids import divided_leader
+from phalanx.common.ids import MemberId, divided_leader
 from phalanx.common.quorum import combine_records, find_lacking
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.partition.recovery.repair import confirming_index
