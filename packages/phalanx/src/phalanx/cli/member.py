@@ -4,7 +4,7 @@
 |---|---|
 | 0 | it has left, or was told to stop before it had joined |
 | 1 | it could not be started, or joined no cluster: stderr says why |
-| 2 | the command line or the configuration is wrong |
+| 2 | the command line or the configuration is wrong, or its data_dir cannot be used as it is |
 | 75 | it was told to leave, and its time to hand over ended before others had all its data: data without a backup is lost |
 | 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/process/failure.py`) |
 
@@ -18,7 +18,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from phalanx.cli.failures import FAILED, in_one_line
+from phalanx.cli.failures import FAILED, WRONG_USAGE, in_one_line
 from phalanx.cli.log_lines import log_to_stderr
 from phalanx.cli.member_group import MemberGroup
 from phalanx.cli.member_line import MemberLine, line_fields
@@ -26,6 +26,7 @@ from phalanx.cli.member_process import print_ready, serve
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.words import counted
 from phalanx.runtime.connections.connection_limits import raise_descriptor_limit
+from phalanx.runtime.disk.member_disk import DataFolderRefused
 from phalanx.runtime.process.event_loop import new_event_loop
 from phalanx.runtime.process.failure import ProcessEnd
 from phalanx.runtime.settings.config import Config
@@ -53,9 +54,9 @@ def run_member(line: MemberLine) -> int:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
             status = runner.run(serve(settings, on_ready, stop_with_stdin=line.stop_with_stdin, on_failure=on_failure))
-        except PhalanxError as error:  # from here on nothing is wrong usage: a port is taken, a seed does not admit us
+        except PhalanxError as error:  # from here on only a folder is wrong usage: a port is taken, a seed does not admit us
             lines.tell(in_one_line(str(error)))
-            status = FAILED
+            status = WRONG_USAGE if isinstance(error, DataFolderRefused) else FAILED
     lines.finish(LAST_LINES_WITHIN_S)
     return status
 

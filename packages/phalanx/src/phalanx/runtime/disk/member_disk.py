@@ -24,7 +24,7 @@ from phalanx.common.words import counted
 from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
 from phalanx.disk.log_index import LogIndex
 from phalanx.disk.reading import StartTimes, replay_log
-from phalanx.disk.replay import Replay
+from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
@@ -46,6 +46,10 @@ LEAST_SEGMENTS = 4
 """A log of so many segments is never too long."""
 CLOSED_WITHIN_S = 10.0
 """How long a stopping member waits for the last sync."""
+
+
+class DataFolderRefused(UsageError):
+    """A member does not start with its folder as it is: it is in use, of another cluster, damaged, or cannot be written."""
 
 
 class DiskContent(NamedTuple):
@@ -108,18 +112,24 @@ class MemberDisk:
 
     @classmethod
     def open(cls, path: str, cluster: str, release: str, *, is_lasting: bool) -> MemberDisk:
-        """Lock a folder, and read it back. It blocks for as long as that takes. Raises `UsageError`.
+        """Lock a folder, and read it back. It blocks for as long as that takes. Raises `DataFolderRefused`.
 
         `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version.
         """
-        folder = DataFolder.open(path, is_lasting=is_lasting)
+        try:
+            folder = DataFolder.open(path, is_lasting=is_lasting)
+        except UsageError as error:
+            raise DataFolderRefused(str(error)) from error
         try:
             for warning in folder.warnings:
                 logger.warning("%s", warning)
             return cls(folder, _read(folder, cluster), cluster, release)
-        except CorruptDataError as error:
+        except (CorruptDataError, LogIsWrong) as error:
             folder.close()
-            raise UsageError(f"data_dir {folder.path}: {error}") from error
+            raise DataFolderRefused(f"data_dir {folder.path}: {error}") from error
+        except UsageError as error:
+            folder.close()
+            raise DataFolderRefused(str(error)) from error
         except BaseException:
             folder.close()
             raise
