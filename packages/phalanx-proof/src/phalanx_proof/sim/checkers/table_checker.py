@@ -427,9 +427,8 @@ class TableChecker(Checker):
             # Nobody else had this row: what was confirmed by it is where its replicas are.
             holding = self._holders(each for each in slots if each is not None)
             return not any(holding & self._holders(step.view) for step in line if step.at > said_at)
-        return bool(starts and line[starts[0]].replicas) and self._breaks_after(
-            line, starts[0], self._holders(line[starts[0]].replicas)
-        )
+        holding = self._holders(line[starts[0]].replicas) if starts else frozenset[str]()
+        return bool(holding) and self._breaks_after(line, starts[0], holding)
 
     def _breaks_after(self, line: list[TableStep], index: int, holding: Set[str]) -> bool:
         for later in range(index + 1, len(line)):
@@ -439,8 +438,8 @@ class TableChecker(Checker):
                 if not step.is_published and self._breaks_after(line, later, holding):
                     return True
                 holding = self._holders(step.replicas)
-            elif not holding & self._holders(step.view):
-                return True
+            elif not (holding & self._holders(step.view) or (self._restarts and step.version == 1)):
+                return True  # nobody begins without them where their folders have the data
         return False
 
     def _holders(self, members: Iterable[MemberId]) -> Set[str]:

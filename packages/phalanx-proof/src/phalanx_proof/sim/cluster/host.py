@@ -135,3 +135,15 @@ class Channel:
 
     def __repr__(self) -> str:
         return f"Channel({self.number}: {self.sender} to {self.target}, open={self.is_open})"
+
+
+def count_down(points: list[tuple[str, int, Millis]], what: str) -> Millis | None:
+    """Count one more message of a type. Return after how long the process comes back, if this was the point of its crash."""
+    for index, (wanted, left, comes_back_after_ms) in enumerate(points):
+        if wanted == what:
+            if left <= 1:
+                del points[index]
+                return comes_back_after_ms
+            points[index] = (wanted, left - 1, comes_back_after_ms)
+            return None
+    return None

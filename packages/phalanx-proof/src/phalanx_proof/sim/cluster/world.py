@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from phalanx.common.errors import InvariantViolation
+from phalanx.common.errors import InvariantViolation, PhalanxError
 from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant, known
 from phalanx.common.table import PartitionTable
@@ -31,7 +31,7 @@ from phalanx.wire.messages import Message, Reply
 from phalanx_proof.sim.cluster.disk import SimDisk
 from phalanx_proof.sim.cluster.disk_contents import find_difference
 from phalanx_proof.sim.cluster.event_queue import EventQueue
-from phalanx_proof.sim.cluster.host import Channel, Host
+from phalanx_proof.sim.cluster.host import Channel, Host, count_down
 from phalanx_proof.sim.cluster.network import Network
 from phalanx_proof.sim.cluster.scarce_memory import SHOWN
 from phalanx_proof.sim.cluster.seed_answers import SeedAnswers
@@ -319,7 +319,11 @@ class World:
             return
         host.incarnations += 1
         this = member_id(host.address, self._draw_incarnation())
-        restoration = self._open_folder(host) if after is None else None
+        try:
+            restoration = self._open_folder(host) if after is None else None
+        except PhalanxError as error:
+            self._observer.on_broken(host, error, self.now)
+            return
         node = self._new_node(host, this, after, restoration)
         node.grid.follower.undivided.entries_at_once = DIVIDED_AT_ONCE
         node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = ROWS_AT_ONCE
@@ -415,7 +419,7 @@ class World:
                 self._deliver(host, channel, what)
 
     def _crash_if_due(self, host: Host, handled: str) -> None:
-        comes_back_after_ms = _count_down(host.crash_on, handled)
+        comes_back_after_ms = count_down(host.crash_on, handled)
         if comes_back_after_ms is not None and host.node is not None and self.joined_count() > 1:
             self.points_reached += 1
             self.crash(host, comes_back_after_ms)
@@ -445,7 +449,7 @@ class World:
         for index, effect in enumerate(effects):
             if type(effect) is not Send:
                 continue
-            comes_back_after_ms = _count_down(host.crash_sending, type(effect.message).__name__)
+            comes_back_after_ms = count_down(host.crash_sending, type(effect.message).__name__)
             if comes_back_after_ms is not None and self.joined_count() > 1:
                 self.points_reached += 1
                 member: MemberId = host.running_node.this
@@ -509,16 +513,4 @@ def _replier(event: Input, reply: Reply) -> MemberId | None:
         return MemberId(event.sender)
     if type(event) is ReceivedTogether and any(message is reply for message in event.messages):
         return MemberId(event.sender)
-    return None
-
-
-def _count_down(points: list[tuple[str, int, Millis]], what: str) -> Millis | None:
-    """Count one more message of a type. Return after how long the process comes back, if this was the point of its crash."""
-    for index, (wanted, left, comes_back_after_ms) in enumerate(points):
-        if wanted == what:
-            if left <= 1:
-                del points[index]
-                return comes_back_after_ms
-            points[index] = (wanted, left - 1, comes_back_after_ms)
-            return None
     return None

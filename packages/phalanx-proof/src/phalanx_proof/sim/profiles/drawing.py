@@ -109,8 +109,17 @@ def _draw_outages(seed: int) -> HistoryOptions:
         for _ in range(rng.choice((1, 1, 2, 3)))
     ]  # fmt: skip
     settings = options.member_settings | {"restart_grace_ms": rng.choice((0, 500, 5_000))}
-    faults = tuple(sorted((*options.faults, *outages), key=lambda fault: fault.at_ms))
+    absent = _draw_absent(Random(f"absent:{seed}"), outages[0].at_ms, options)
+    faults = tuple(sorted((*options.faults, *outages, *absent), key=lambda fault: fault.at_ms))
     return msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
+
+
+def _draw_absent(rng: Random, outage_at: Millis, options: HistoryOptions) -> list[Fault]:
+    """Draw, for half of the histories, a member that is away when the cluster is switched off, and is the first one back."""
+    away_ms = rng.choice((100, 1_000, 3_000))
+    if rng.random() < 0.5 or outage_at < away_ms:
+        return []
+    return [Fault(outage_at - away_ms, FaultKind.CRASH, rng.randrange(options.members), lasts_ms=away_ms + 1)]
 
 
 def _draw_redis(seed: int) -> HistoryOptions:
