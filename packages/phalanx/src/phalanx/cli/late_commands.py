@@ -112,6 +112,12 @@ LATE: Final = (
         "Show a map, and set how it is stored, protected, merged and followed.",
         "app",
     ),
+    LateCommand(
+        "phalanx.cli.disk",
+        "disk",
+        "Look into the data folder (`data_dir`) of a member: what it has, and whether it is whole. Nothing is changed.",
+        "app",
+    ),
     LateCommand("phalanx.cli.locks", "lock", "Show a lock or semaphore, or run a command while it is held.", "app"),
 )
 """In the order in which help lists them."""

@@ -54,9 +54,7 @@ def run_member(line: MemberLine) -> int:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
             status = runner.run(serve(settings, on_ready, stop_with_stdin=line.stop_with_stdin, on_failure=on_failure))
-        except (
-            PhalanxError
-        ) as error:  # from here on only a folder is wrong usage: a port is taken, a seed does not admit us
+        except PhalanxError as error:  # only a folder is wrong usage now: a port is taken, a seed does not admit us
             lines.tell(in_one_line(str(error)))
             status = WRONG_USAGE if isinstance(error, DataFolderRefused) else FAILED
     lines.finish(LAST_LINES_WITHIN_S)
