@@ -24,6 +24,7 @@ from phalanx.wire.disk_records import (
     ReplicaStart,
     TableRecord,
     ViewRecord,
+    after_leaving,
     with_table,
     with_view,
 )
@@ -78,7 +79,7 @@ class LogIndex:
 
     def _leave(self, record: ClusterLeft, lsn: int, to_copy: bool) -> None:
         self._forget_replicas()
-        self.cluster = KnownCluster()
+        self.cluster = after_leaving(self.cluster)
 
     def _forget_replicas(self) -> None:
         self.began.clear()

@@ -35,6 +35,7 @@ from phalanx.wire.disk_records import (
     SegmentStart,
     TableRecord,
     ViewRecord,
+    after_leaving,
     with_table,
     with_view,
 )
@@ -183,7 +184,7 @@ class Replay:
 
     def _leave(self, record: ClusterLeft, lsn: int, now: Millis) -> None:
         self._forget_replicas()
-        self.cluster = KnownCluster()
+        self.cluster = after_leaving(self.cluster)
 
     def _forget_replicas(self) -> None:
         self.replicas.clear()

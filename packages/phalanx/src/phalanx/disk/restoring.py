@@ -46,8 +46,7 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
     if known.view is None or known.footing is None:
         return None
     footing = msgspec.structs.replace(after_master_loss(known.footing, known.view), left=known.footing.left)
-    history = VoterHistory(known.voter, footing)
-    kept = OrphanedReplicas()
+    history, kept = VoterHistory(known.voter, footing), OrphanedReplicas()
     for replica in replay.replicas.values():
         replica.deduplication.forget_times()
     side = StoredSide(known.members, history, known.table, positions_of(replay.replicas))

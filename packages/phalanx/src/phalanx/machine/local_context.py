@@ -22,6 +22,8 @@ class LocalContext(msgspec.Struct, frozen=True):
     out: Outbox
     clock: GridClock | None = None
     """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
+    stored_root: MemberId = MemberId("")
+    """Who founded the cluster whose data this process has read from its folder; empty: it has read none, or a cluster has it."""
     voter: MemberId = MemberId("")
     """The identity of an incarnation before this one, for which the process votes; empty: there is none."""
 

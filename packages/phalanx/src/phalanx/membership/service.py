@@ -140,6 +140,7 @@ class MembershipService:
         newcomers = Newcomers(local, state, majority, gone)
         self._admission = Admission(local, state, newcomers, self.installation)
         refusals = JoinRefusals(local, state, table, gone)
+        refusals.founders = quorum.founders
         redirects = JoinRedirects(local, state, wishes, heartbeats)
         self._join_requests = JoinRequests(refusals, redirects, self._admission)
         removals = Removals(local, state, suspicions, self._admission)

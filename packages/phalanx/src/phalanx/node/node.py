@@ -131,7 +131,10 @@ class Node:
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
         voter = carried.voter if carried is not None else MemberId("")
-        local = LocalContext(this, config, this_release(release_name), self._out, self.clock, voter)
+        orphaned = kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas()
+        restored = orphaned.take_restored()
+        root = restored.side.root if restored is not None else MemberId("")
+        local = LocalContext(this, config, this_release(release_name), self._out, self.clock, root, voter)
         self.membership = MembershipService(local, carried)
         ownership = Ownership(this, config, log)
         majority = self.membership.majority
@@ -145,9 +148,8 @@ class Node:
         self._departures = DepartureReasons(self._history, self._out)
         questions = CoordinatorQuestions(self.pause_detection.holds_until, self._departures.of, self._has_entries)
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
-        orphaned = kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas()
         self.data_merging = DataMerging(orphaned, ownership, self.grid.follower, self.grid.copies)
-        if (restored := orphaned.take_restored()) is not None:
+        if restored is not None:
             self.grid.follower.restore(restored)
         self.grid.kept_replicas = orphaned.all_replicas
         self._released = self.grid.parked.released

@@ -83,6 +83,8 @@ class KnownCluster(WireMessage, frozen=True):
     """The table that one of its incarnations has installed last, and that says which replicas it held."""
     members: tuple[MemberId, ...] = ()
     """That incarnation, and those after it that had a view and no table yet; the latest last."""
+    has_left: bool = False
+    """Whether the member has left the cluster in good order, and has been in none since: it has no vote, and founds no other."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -185,6 +187,11 @@ def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     members = known.members if record.member in known.members else (*known.members, record.member)
     members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
     return KnownCluster(record.view, record.footing, record.voter, known.table, members)
+
+
+def after_leaving(known: KnownCluster) -> KnownCluster:
+    """Return what is known after the member has left its cluster in good order."""
+    return KnownCluster(known.view, known.footing, has_left=True)
 
 
 def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:

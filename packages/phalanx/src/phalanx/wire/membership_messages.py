@@ -100,6 +100,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     """Whether it can form a cluster that the member asked does not expect: False where it names all others as seeds, and not itself."""
     voter: MemberId = MemberId("")
     """The identity of an incarnation before, for which the joiner's process votes; empty: there is none."""
+    stored_root: MemberId = MemberId("")
+    """Who founded the cluster whose data the joiner has read from its folder; empty: it has read none."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):

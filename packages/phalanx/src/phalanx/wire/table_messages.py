@@ -92,6 +92,11 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     positions: tuple[OwnerEpoch, ...]
     """The owner that each complete replica follows, and the last write that it has."""
 
+    @property
+    def root(self) -> MemberId:
+        """Return who founded the cluster of this data; empty: there is none."""
+        return self.history.footing.root if self.table is not None else MemberId("")
+
 
 class FetchedTable(WireMessage, tag=32, frozen=True):
     """The table of this member, and what it knows about migrations and owners that the table does not contain."""

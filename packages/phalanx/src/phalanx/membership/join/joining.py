@@ -320,7 +320,7 @@ class Joining:
         request = JoinRequest(
             self._request_id, self._local.this, config.cluster, self._local.release.oldest, config.partition_count, self.traits,
             tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known, self._local.release,
-            self._departures, self._mutual is None, self._local.voter,
+            self._departures, self._mutual is None, self._local.voter, self._local.stored_root,
         )  # fmt: skip
         self._local.out.send(target, request)
 

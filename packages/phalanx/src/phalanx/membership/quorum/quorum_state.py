@@ -55,7 +55,7 @@ class QuorumState:
         self._remembered = memory.footing if memory is not None else None
         """What this process knew when its last incarnation ended."""
         before = carried.voter if carried is not None else MemberId("")
-        self.voter = memory.voter if memory is not None else before or this
+        self.voter = (memory.voter if memory is not None else before) or this
         """The identity for which this member votes."""
         self.footing: QuorumRecord | None = None
         """None: not joined yet."""
@@ -323,6 +323,10 @@ class QuorumState:
         if self.footing.left and claimer == self._view.master:
             footing = msgspec.structs.replace(footing, left=self.footing.left)
         return VoterHistory(self.voter, footing)
+
+    def founders(self) -> tuple[MemberId, ...]:
+        """Return who founded the cluster, and those that have merged into it; none before this member has joined."""
+        return self.footing.founders if self.footing is not None else ()
 
     def footing_with_departures(self) -> QuorumRecord | None:
         """Return the footing, with the votes of those that have left, which only this master counts."""

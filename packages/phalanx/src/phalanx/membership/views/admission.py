@@ -7,7 +7,7 @@ members that existed before have acknowledged the view, or when the time for tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from phalanx.common.evacuation import Link
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of
@@ -29,6 +29,7 @@ from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinRe
 
 FULL = "CS-09 max_members"
 VERSION = "PX-45"
+OTHER_DATA = "DU-24"
 
 
 class JoinRefusals:
@@ -39,6 +40,8 @@ class JoinRefusals:
         self._state = state
         self._table = table
         self._gone = gone
+        self.founders: Callable[[], tuple[MemberId, ...]] = tuple
+        """Returns who founded this cluster, and those that have merged into it. `MembershipService` sets it."""
 
     def refuse(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> bool:
         """Refuse the joiner if it can never be admitted. Return whether it was. `queued`: joiners that wait for the
@@ -68,6 +71,8 @@ class JoinRefusals:
             return refusal, "CS-09"
         if state.is_master and (refusal := self._why_not_spoken(message.release)):
             return refusal, VERSION
+        if refusal := self._why_other_data(message.stored_root):
+            return refusal, OTHER_DATA
         joiner = message.member
         identity, address = incarnation_of(joiner), address_of(joiner)
         for member in (*state.members, *queued):
@@ -79,6 +84,20 @@ class JoinRefusals:
             if len(others) >= most:
                 return f"the cluster has its maximum of {most} members (max_members)", FULL
         return "", ""
+
+    def _why_other_data(self, root: MemberId) -> str:
+        """Say why the data of a joiner's folder would be lost here; empty: it has none, or it is this cluster's.
+
+        1. The first seed has lost its folder, founds a cluster and is used. 2. The others start with theirs, which have the data of
+        the cluster before. 3. Did they join, they would drop it for what is here.
+        """
+        founders = self.founders() if root and self._table.has_data else ()
+        if not founders or root in founders:
+            return ""
+        return (
+            f"the joiner's data_dir has the data of the cluster that {root} founded, and this one was founded by {founders[0]} and has "
+            f"data of its own: stop this cluster and start the other one without it, or give the joiner an empty folder"
+        )
 
     def _why_not_spoken(self, joiner: Release) -> str:
         """Say why the joiner's build does not fit the cluster, though this member's speaks with it; empty: it fits."""

@@ -329,12 +329,13 @@ class PartitionCoordinator:
             return
         found = self._search.result()
         sides = self._search.stored_sides() if not found.table.is_assigned else {}
-        if any(side.table is not None for side in sides.values()):
+        # Who has left a cluster in good order founds no other one: those who stayed have the data.
+        if any(side.table is not None for side in sides.values()) or self._local.this in sides:
             self._search.asks_newcomers = True
-            table = self.restarting.consider(sides, now)
-            if table is None:
+            plan = self.restarting.consider(sides, now)
+            if plan is None:
                 return
-            found = found._replace(table=table)
+            found = found._replace(table=plan.table or found.table)
         self._search = None
         rolled_back = tuple(state.partition for state in found.rolled_back)
         self._out.record(TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))

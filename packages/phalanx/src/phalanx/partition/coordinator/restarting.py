@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.table import PartitionTable
 from phalanx.common.words import counted
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
@@ -53,8 +52,8 @@ class Restarting:
         without = f"no member that is here has all of {counted(self._lacking, 'partition')}: " if self._lacking else ""
         return f"{without}start {', '.join(self.waits_for)}"
 
-    def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
-        """Return the table with which the cluster goes on; None: it waits."""
+    def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
+        """Return how the cluster goes on; None: it waits."""
         plan = plan_restart(sides)
         if (plan.lacks_majority and not self._is_accepted) or plan.lacking:
             self._has_enough_since = None
@@ -67,8 +66,9 @@ class Restarting:
                 self._wait(plan)
                 return None
         self.forget()
-        self._out.record(ClusterRestarted(plan.table.version, tuple(sides), plan.absent_voters))
-        return plan.table
+        if plan.table is not None:
+            self._out.record(ClusterRestarted(plan.table.version, tuple(sides), plan.absent_voters))
+        return plan
 
     def _wait(self, plan: Restart) -> None:
         holders = {former for row in plan.lacking.values() for former in row}

@@ -27,8 +27,8 @@ VERSION_STEP = 1 << 20
 class Restart(NamedTuple):
     """What is known of a cluster that is to go on."""
 
-    table: PartitionTable
-    """The table with which it goes on, once it can."""
+    table: PartitionTable | None
+    """The table with which it goes on, once it can; None: nobody had one."""
     lacking: dict[int, tuple[MemberId, ...]]
     """Partition to the former holders of which one must come back, because none that is here has all of it."""
     absent_voters: tuple[MemberId, ...]
@@ -40,15 +40,20 @@ class Restart(NamedTuple):
 def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     """Return how the cluster of these members can go on.
 
-    `sides`: present members to what each has read; one of them at least has a table.
+    `sides`: present members to what each has read, at least one.
     """
     footing = combine_records(side.history.footing for side in sides.values())
     voters = frozenset(side.history.voter for side in sides.values())
     left = {voter for side in sides.values() for voter in side.history.footing.left}
     latest = max((footing.stable, *footing.pending), key=lambda view: view.number)
     absent = tuple(voter for voter in latest.voters if voter not in voters | left)
-    rows, lacking = {}, {}
+    # Folders of two clusters have no majority in common.
+    are_apart = len({side.history.footing.root for side in sides.values()}) > 1
+    lacks_majority = are_apart or find_lacking(footing, voters | left) is not None
     newest = _newest_rows(sides)
+    if newest is None:
+        return Restart(None, {}, absent, lacks_majority)
+    rows, lacking = {}, {}
     present = {former: member for member, side in sides.items() for former in side.formers}
     positions = {member: _positions(side, newest.partition_count) for member, side in sides.items()}
     confirming = confirming_index(newest)
@@ -68,7 +73,6 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         elif not any(index <= confirming for index, _ in held.values()):
             lacking[partition] = tuple(named[: confirming + 1])
         rows[partition] = row, newest.versions[partition] + VERSION_STEP, newest.births[partition]
-    lacks_majority = find_lacking(footing, voters | left) is not None
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority)
 
 
@@ -86,9 +90,11 @@ def _positions(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch]:
     }
 
 
-def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable:
-    """Return the table with the newest row of each partition that any of them has installed."""
+def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable | None:
+    """Return the table with the newest row of each partition that any of them has installed; None: none has one."""
     found = [side.table for side in sides.values() if side.table is not None]
+    if not found:
+        return None
     most = max(table.partition_count for table in found)
     tables = [table for table in found if table.partition_count == most]
     table = max(tables, key=lambda each: each.version)
