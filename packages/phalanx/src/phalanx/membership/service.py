@@ -18,7 +18,7 @@ from __future__ import annotations
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.quorum import QuorumHandover
+from phalanx.common.quorum import QuorumHandover, QuorumRecord
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
     IncarnationOver,
@@ -105,6 +105,8 @@ class MembershipService:
         this, config, out = local.this, local.config, local.out
         self.this = this
         self._local = local
+        self._logged: tuple[MembersView | None, QuorumRecord | None, int] = None, None, 0
+        """What `take_view_record` has returned last, and how many votes of those that have left that had."""
         self._validated: MembersView | None = None
         """The view that `validate` has looked at last."""
         self._is_started = False
@@ -209,9 +211,17 @@ class MembershipService:
         """Return the master that this member follows: itself, the oldest of its view, or a claimer that it agreed with."""
         return self.state.master
 
-    def view_record(self, view: MembersView) -> ViewRecord:
-        """Return what the log has of an installed view."""
-        quorum = self.majority.quorum
+    def take_view_record(self) -> ViewRecord | None:
+        """Return what the log has to say of the view, and of which views are stable; None: nothing new since the last call.
+
+        1. A starts alone, then B and C join: the list of the three becomes stable. 2. All end. 3. If the logs of B and C
+        still call the list of A alone the last stable one, they wait for A, although they are the majority.
+        """
+        view, quorum = self.view, self.majority.quorum
+        known = view, quorum.footing, len(quorum.left)
+        if view is None or known == self._logged:
+            return None
+        self._logged = known
         return ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
 
     @property

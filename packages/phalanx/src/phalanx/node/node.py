@@ -18,7 +18,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.former_incarnation import DataHandover
 from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
-from phalanx.common.quorum import QuorumHandover, QuorumRecord
+from phalanx.common.quorum import QuorumHandover
 from phalanx.common.table import PartitionTable
 from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
@@ -197,8 +197,6 @@ class Node:
         )
         self._driver_has: tuple[MembersView | None, PartitionTable] = None, self.installed_table.table
         """The view and the table that the driver was given last."""
-        self._logged_votes: tuple[QuorumRecord | None, int] = None, 0
-        """What was known of stable views when a record last said so."""
         self._has_moved = True
         """Whether this input can have changed when machines are due that do not set their alarms themselves."""
         self._has_ended = False
@@ -246,8 +244,8 @@ class Node:
             self.grid.follower.acknowledge()
         if out.recorded:
             self._history.add(out.recorded, now)
-        if self.log.is_on and self.membership.view is self._driver_has[0] and self._votes_known() != self._logged_votes:
-            self._log_view()
+        if self.log.is_on and (record := self.membership.take_view_record()) is not None:
+            self.log.add(record)
         if self._has_moved:
             self.alarms.follow()
             self._has_moved = not self._is_serving  # until then any call can wish for a table
@@ -261,25 +259,9 @@ class Node:
             self.log.add(TableRecord(table, self.this))
             effects = [*effects, TableChanged(table)]
         if view is not self._driver_has[0]:
-            if self.log.is_on:
-                self._log_view()
             effects = [ViewChanged(view), *effects]
         self._driver_has = view, table
         return effects
-
-    def _votes_known(self) -> tuple[QuorumRecord | None, int]:
-        quorum = self.membership.majority.quorum
-        return quorum.footing, len(quorum.left)
-
-    def _log_view(self) -> None:
-        """Note in the log the view, and which views are known to be stable.
-
-        1. A starts alone, then B and C join: the list of the three becomes stable. 2. All end. 3. If the logs of B and C
-        still call the list of A alone the last stable one, they wait for A, although they are the majority.
-        """
-        if (view := self.membership.view) is not None:
-            self.log.add(self.membership.view_record(view))
-        self._logged_votes = self._votes_known()
 
     def _on_message(self, sender: Target, message: WireMessage, now: Millis) -> None:
         kind = type(message)
