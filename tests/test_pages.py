@@ -25,6 +25,7 @@ SKIPPED: dict[str, dict[str, int]] = {
     "docs/how-to/deploy.md": {"no-run": 1},  # ten minutes of faults; the same for ten seconds is executed
     "docs/how-to/kubernetes.md": {"no-run": 1},  # takes Docker and Kubernetes
     "docs/how-to/limit-memory.md": {"no-run": 2},  # members that run until they are stopped, on machines of their own
+    "docs/how-to/restart.md": {"toml": 1, "text": 1, "no-run": 1},  # an operator's word, for a cluster that waits
     "docs/how-to/secure.md": {"no-run": 1},  # takes two machines; the same on one is executed
     "docs/how-to/upgrade.md": {"text": 1},  # what a member of an older release is told: tests/runtime/test_upgrade.py
     "docs/index.md": {"no-run": 1},  # installs the package: tests/packaging does so
@@ -35,6 +36,7 @@ SKIPPED: dict[str, dict[str, int]] = {
     "docs/scenarios.md": {"no-run": 1, "text": 1},  # runs tests of a checkout; drawings, which tests/scenarios plays
     "docs/simulation.md": {"no-run": 2},  # hours of histories, and a Spark cluster; smaller ones are executed
     "docs/staged_writes.md": {"mermaid": 1},
+    "docs/tutorials/off-and-on-again.md": {"text": 1},  # lines of a log, shortened
     "docs/tutorials/same-map-three-languages.md": {
         "no-run": 2
     },  # takes Node.js and redis-cli; tests/endpoints has both
@@ -46,6 +48,7 @@ LONG = {
     "README.md",
     "docs/audit.md",
     "docs/how-to/deploy.md",
+    "docs/how-to/restart.md",
     "docs/how-to/tune-timeouts.md",
     "docs/how-to/upgrade.md",
     "docs/simulation.md",
