@@ -163,7 +163,11 @@ def _pids(servers: Sequence[Server]) -> list[int]:
 
 
 async def _our_bare_connections(servers: Sequence[Server], stack: contextlib.AsyncExitStack) -> Callable[[float], Any]:
-    """Half of the connections to each member, which put keys that it owns."""
+    return bare(await bare_connections(servers, stack))
+
+
+async def bare_connections(servers: Sequence[Server], stack: contextlib.AsyncExitStack) -> list[BareConnection]:
+    """An equal part of the connections to each member, which put keys that it owns."""
     keys, values = make_entries(KEY_COUNT)
     async with phalanx.connect([server.address for server in servers]) as client:
         table = await client.table()
@@ -182,7 +186,7 @@ async def _our_bare_connections(servers: Sequence[Server], stack: contextlib.Asy
         connection = BareConnection(numbered(own[start:] + own[:start]), greeting)
         await _open(connection, *host_and_port(address_of(member)), stack)
         connections.append(connection)
-    return bare(connections)
+    return connections
 
 
 async def _their_bare_connections(

@@ -20,6 +20,7 @@ from benchmarks.backup import run_backup
 from benchmarks.blocking import run_bulk, run_single
 from benchmarks.compiled import compare_compiled
 from benchmarks.connectivity import connectivity
+from benchmarks.durable import durable
 from benchmarks.embedded import run_embedded
 from benchmarks.eviction import eviction
 from benchmarks.fleet import fleet
@@ -73,6 +74,7 @@ app.command("http")(http_port)
 app.command()(planning)
 app.command()(redundancy)
 app.command()(resp)
+app.command()(durable)
 app.command()(scans)
 app.command()(hazelcast_clients)
 app.command()(connectivity)

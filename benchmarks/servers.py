@@ -1,4 +1,4 @@
-"""The processes that are measured: members, and redis-server with nothing written to disk. Each ends with its context."""
+"""The processes that are measured: members and redis-server, unless told otherwise with nothing written to disk. Each ends with its context."""
 
 from __future__ import annotations
 
@@ -60,8 +60,11 @@ def package_version(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def members(count: int, backup_count: int = 0) -> Iterator[list[Server]]:
-    """A cluster of so many `phalanx member` processes whose partitions are assigned and fully replicated."""
+def members(count: int, backup_count: int = 0, *, on_disk: bool = False) -> Iterator[list[Server]]:
+    """A cluster of so many `phalanx member` processes whose partitions are assigned and fully replicated.
+
+    `on_disk`: each has a `data_dir` of its own.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-bench-")))
         servers: list[Server] = []
@@ -69,7 +72,10 @@ def members(count: int, backup_count: int = 0) -> Iterator[list[Server]]:
             # Nobody uses the data before all have joined: the first assignment shares it among those present.
             seeds = [server.address for server in servers[:1]]
             log = folder / f"member-{number}.log"
-            process = stack.enter_context(start_member_process(log, seeds=seeds, backup_count=backup_count))
+            options = disk_options(folder / f"data-{number}") if on_disk else ()
+            process = stack.enter_context(
+                start_member_process(log, seeds=seeds, backup_count=backup_count, options=options)
+            )
             servers.append(Server(host_and_port(process.address)[1], process.pid))
         with phalanx.Client([server.address for server in servers]) as client:
             client.map(MAP).size()
@@ -78,16 +84,28 @@ def members(count: int, backup_count: int = 0) -> Iterator[list[Server]]:
         yield servers
 
 
+def disk_options(data_dir: Path) -> tuple[str, ...]:
+    """Options of a member that keeps its data in this folder, also where the file system is one of a container."""
+    return ("--set", f"data_dir={data_dir}", "--set", "data_dir_is_lasting=true")
+
+
 @contextlib.contextmanager
-def redis_server(replica_of: Server | None = None) -> Iterator[Server]:
-    """A redis-server that keeps everything in memory only; with `replica_of`, a replica in sync with that one."""
+def redis_server(
+    replica_of: Server | None = None, *, on_disk: bool = False, folder: str | None = None
+) -> Iterator[Server]:
+    """A redis-server that keeps everything in memory only; with `replica_of`, a replica in sync with that one.
+
+    `on_disk`: it writes an AOF, synced each second, and rewrites it only when it is asked to. `folder`: where; None: in one of its own.
+    """
     import redis
 
     port = free_port()
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-bench-"))
+        if folder is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-bench-"))
         command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
-        command += ["--save", "", "--appendonly", "no", "--daemonize", "no"]
+        command += ["--save", "", "--daemonize", "no", "--appendonly", "yes" if on_disk else "no"]
+        command += ["--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"]
         if replica_of is not None:
             command += ["--replicaof", "127.0.0.1", str(replica_of.port), "--repl-diskless-sync-delay", "0"]
         connection = stack.enter_context(redis.Redis(port=port))

@@ -1,0 +1,175 @@
+"""How long a member, or a redis-server, that was killed takes until it serves all of its entries again: part of `./run bench durable`.
+
+Each is killed with SIGKILL and started on its folder again; the time is from the start of the process until a client has
+got the number of entries, and one of them. The system's cache still has the files, for both.
+
+* From mutations: each entry was written once, by bulk writes, and the log has those writes.
+* Redis from an AOF without preamble (commands alone), and from one that was rewritten with its RDB preamble (what copies are to a
+  member's log).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import phalanx
+from benchmarks.plan import MAP, make_entries
+from benchmarks.servers import ServerFailed, disk_options, redis_server
+from phalanx.common.errors import PhalanxError
+from phalanx.runtime.process.processes import start_member_process
+
+BULK = 1_000
+READY_TIMEOUT_S = 300.0
+PAUSE_S = 0.01
+
+
+class Restart(msgspec.Struct):
+    """One kind of restart."""
+
+    name: str
+    entries: int
+    log_bytes: int
+    """What the folder had, without room that is only reserved."""
+    seconds: list[float]
+
+
+def measure_restarts(entries: int, rounds: int, has_redis: bool, is_wanted: Callable[[str], bool]) -> list[Restart]:
+    """Fill servers, kill them, and start them again."""
+    found = []
+    if is_wanted(name := "restart of a member, from mutations"):
+        found.append(_restart_member(name, entries, rounds))
+    for name, is_rewritten in (
+        ("restart of Redis, from an AOF", False),
+        ("restart of Redis, from an AOF with RDB preamble", True),
+    ):
+        if has_redis and is_wanted(name):
+            found.append(_restart_redis(name, entries, rounds, is_rewritten=is_rewritten))
+    return found
+
+
+def _restart_member(name: str, entries: int, rounds: int) -> Restart:
+    with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
+        data, log = Path(folder) / "data", Path(folder) / "member.log"
+
+        def start() -> Any:
+            return start_member_process(log, backup_count=0, options=disk_options(data))
+
+        with start() as member, phalanx.Client(str(member.address)) as client:
+            wanted = client.map(MAP)
+            for batch in _batches(entries):
+                wanted.put_all(batch)
+            _kill(member)
+        found = Restart(name, entries, _bytes_in(data), [])
+        for _ in range(rounds):
+            began = time.perf_counter()
+            with start() as member:
+                member.wait_ready(READY_TIMEOUT_S)
+                with phalanx.Client(str(member.address)) as client:
+                    _wait_for(partial(_entries_of, client), entries)
+                    found.seconds.append(time.perf_counter() - began)
+                _kill(member)
+    return found
+
+
+def _entries_of(client: phalanx.Client) -> int:
+    wanted = client.map(MAP)
+    return wanted.size() if wanted.get(_first_key()) is not None else 0
+
+
+def _kill(member: Any) -> None:
+    member.signal(signal.SIGKILL)
+    member.process.wait()
+
+
+def _restart_redis(name: str, entries: int, rounds: int, *, is_rewritten: bool) -> Restart:
+    import redis
+
+    with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
+
+        @contextlib.contextmanager
+        def start() -> Iterator[Any]:
+            with redis_server(on_disk=True, folder=folder) as server, redis.Redis(port=server.port) as client:
+                yield client
+                os.kill(server.pid, signal.SIGKILL)
+
+        with start() as client:
+            for batch in _batches(entries):
+                client.mset(batch)
+            if is_rewritten:
+                client.bgrewriteaof()
+                _wait_for(partial(_rewrites, client), 0)
+        found = Restart(name, entries, _bytes_in(Path(folder)), [])
+        for _ in range(rounds):
+            began = time.perf_counter()
+            with start() as client:
+                _wait_for(partial(_entries_of_redis, client), entries)
+                found.seconds.append(time.perf_counter() - began)
+    return found
+
+
+def _entries_of_redis(client: Any) -> int:
+    return int(client.dbsize()) if client.get(_first_key()) is not None else 0
+
+
+def _rewrites(client: Any) -> int:
+    told = client.info("persistence")
+    return int(told["aof_rewrite_in_progress"]) + int(told["aof_rewrite_scheduled"])
+
+
+def _first_key() -> str:
+    return make_entries(1)[0][0]
+
+
+def _batches(count: int) -> Iterator[dict[str, bytes]]:
+    for first in range(0, count, BULK):
+        yield dict(islice(zip(*make_entries(min(BULK, count - first), first), strict=True), BULK))
+
+
+def _wait_for(ask: Callable[[], int], wanted: int) -> None:
+    """Ask until the answer is this one."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    found: object = None
+    while time.monotonic() < deadline:
+        try:
+            if (found := ask()) == wanted:
+                return
+        except PhalanxError as error:
+            found = error
+        except Exception as error:  # of redis-py, which says so while a server loads
+            if type(error).__name__ not in ("BusyLoadingError", "ConnectionError"):
+                raise
+            found = error
+        time.sleep(PAUSE_S)
+    raise ServerFailed(f"a server did not come back with {wanted} within {READY_TIMEOUT_S:g} s: {found}")
+
+
+def _bytes_in(folder: Path) -> int:
+    """The bytes of all files as far as their last one that is not zero, roughly: reserved room behind it does not count."""
+    total = 0
+    for path in folder.rglob("*"):
+        if path.is_file():
+            total += _length_of(path)
+    return total
+
+
+def _length_of(path: Path, step: int = 1 << 20) -> int:
+    length = path.stat().st_size
+    with path.open("rb") as content:
+        while length > 0:
+            begin = max(0, length - step)
+            content.seek(begin)
+            if filled := content.read(length - begin).rstrip(b"\0"):
+                return begin + len(filled)
+            length = begin
+    return 0
