@@ -27,6 +27,7 @@ import phalanx
 from benchmarks.plan import MAP, make_entries
 from benchmarks.servers import ServerFailed, disk_options, redis_server
 from phalanx.common.errors import PhalanxError
+from phalanx.common.ids import host_and_port
 from phalanx.runtime.process.processes import start_member_process
 
 BULK = 1_000
@@ -62,18 +63,19 @@ def _restart_member(name: str, entries: int, rounds: int) -> Restart:
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         data, log = Path(folder) / "data", Path(folder) / "member.log"
 
-        def start() -> Any:
-            return start_member_process(log, backup_count=0, options=disk_options(data))
+        def start(port: int = 0) -> Any:
+            return start_member_process(log, port=port, backup_count=0, options=disk_options(data))
 
         with start() as member, phalanx.Client(str(member.address)) as client:
             wanted = client.map(MAP)
             for batch in _batches(entries):
                 wanted.put_all(batch)
+            port = host_and_port(member.address)[1]
             _kill(member)
         found = Restart(name, entries, _bytes_in(data), [])
         for _ in range(rounds):
             began = time.perf_counter()
-            with start() as member:
+            with start(port) as member:
                 member.wait_ready(READY_TIMEOUT_S)
                 with phalanx.Client(str(member.address)) as client:
                     _wait_for(partial(_entries_of, client), entries)
