@@ -95,6 +95,9 @@ class ConnectionGroup:
         self.on_no_descriptor = on_no_descriptor
         self.before_output: Callable[[], None] = _nothing
         """Called before any bytes of this group's connections leave: what they tell of is to be on the disk first."""
+        self.gathers_output: Callable[[], bool] | None = None
+        """Returns whether `before_output` has something to do that takes a while: then what could be sent at once waits for the end of
+        the turn, so that it is done once for all connections. None: never."""
         self._due: list[FrameConnection] = []
         self.open: set[FrameConnection] = set()
         """The connections with a transport, also given-up ones that still write their queued bytes."""

@@ -278,6 +278,7 @@ class MemberDriver(PublicNames):
                 is_lasting=config.data_dir_is_lasting,
             )
             self._group.before_output = self.caller.before_output = self.disk.write
+            self._group.gathers_output = self.disk.is_due
             if (restoration := self.disk.restoration) is not None and restoration.partition_count:
                 # What is on the disk counts: the number of partitions changes while the cluster runs.
                 config = self.config = msgspec.structs.replace(config, partition_count=restoration.partition_count)

@@ -91,6 +91,11 @@ class ReplicaLog:
         self.last_lsn += 1
         self._records.append(LogRecord(PlainPuts(self._map, self._partition_count, rows)))
 
+    @property
+    def has_new(self) -> bool:
+        """Return whether anything was added since the last `take`."""
+        return bool(self._records or self._keys)
+
     def take(self) -> Appended | None:
         """Return what was added since the last call; None: nothing."""
         if self._keys:

@@ -157,6 +157,10 @@ class MemberDisk:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
+    def is_due(self) -> bool:
+        """Return whether `write` would write anything."""
+        return self.log.has_new
+
     def write(self) -> None:
         """Give everything that was logged to the system. Raises `DiskLogFailed`."""
         disk = self._disk

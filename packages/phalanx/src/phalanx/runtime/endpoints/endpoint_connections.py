@@ -220,9 +220,13 @@ class EndpointConnection(FrameConnection):
                 and not self._pauses
             ):
                 self._flush_is_due = False
-                self.written += len(made)
-                self._group.before_output()
-                self.transport.write(made)
+                gathers = self._group.gathers_output
+                if gathers is not None and gathers():
+                    self._queue_frame(made)
+                else:
+                    self.written += len(made)
+                    self._group.before_output()
+                    self.transport.write(made)
                 if not self._is_backed_up:
                     return
             else:
@@ -265,7 +269,12 @@ class EndpointConnection(FrameConnection):
         machine = self._machine
         if machine.has_more:
             self._go_through(machine)
-        self.flush()
+        gathers = self._group.gathers_output
+        if self._out and gathers is not None and gathers():
+            self._flush_is_due = True
+            self._group.flush_soon(self)
+        else:
+            self.flush()
         if self.is_closing or self.transport is None:
             return
         if machine.has_more or machine.held_bytes >= HELD_BYTES:
