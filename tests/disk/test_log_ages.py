@@ -80,7 +80,9 @@ def test_a_boot_that_comes_twice_is_still_another_one() -> None:
     assert ages(*log, now=StartTimes("a", 0, 22_000)) == [21_000, 11_000, 1_000]
 
 
-boots = st.lists(st.tuples(st.integers(-DAY, DAY), st.lists(st.integers(0, 10_000), min_size=1, max_size=4)), min_size=1, max_size=5)
+boots = st.lists(
+    st.tuples(st.integers(-DAY, DAY), st.lists(st.integers(0, 10_000), min_size=1, max_size=4)), min_size=1, max_size=5
+)
 
 
 @given(boots, st.integers(-DAY, DAY), st.booleans())

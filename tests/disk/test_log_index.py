@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec.hashing import children_of
-from phalanx.common.table import unassigned_table
+from phalanx.common.table import build_table
 from phalanx.disk.log_index import LogIndex
 from phalanx.wire.disk_records import (
     ClusterLeft,
@@ -39,7 +39,20 @@ class Line(NamedTuple):
     partition: int
 
 
-KINDS = ("epoch", "drop", "copy", "chunk", "end copy", "drop copy", "to disk", "disk chunk", "end disk", "put", "over", "left")
+KINDS = (
+    "epoch",
+    "drop",
+    "copy",
+    "chunk",
+    "end copy",
+    "drop copy",
+    "to disk",
+    "disk chunk",
+    "end disk",
+    "put",
+    "over",
+    "left",
+)
 lines = st.lists(st.builds(Line, st.sampled_from(KINDS), st.integers(0, PARTITIONS - 1)), max_size=40)
 
 
@@ -70,7 +83,9 @@ def begins_by_brute_force(log: list[Line], partition: int) -> tuple[set[int], in
     """
 
     def last(*kinds: str, before: int = len(log)) -> int:
-        ends = [n for n in range(1, before + 1) if log[n - 1].kind in ("over", "left") and {"over", "left"} & set(kinds)]
+        ends = [
+            n for n in range(1, before + 1) if log[n - 1].kind in ("over", "left") and {"over", "left"} & set(kinds)
+        ]
         mine = [n for n in range(1, before + 1) if log[n - 1].partition == partition and log[n - 1].kind in kinds]
         return max([*ends, *mine], default=0)
 
@@ -87,7 +102,9 @@ def begins_by_brute_force(log: list[Line], partition: int) -> tuple[set[int], in
             continue
         if log[n - 1].kind == "end copy" and (began := open_copy("copy", "end copy", "drop copy", before=n - 1)):
             completions.append(began)
-        if log[n - 1].kind == "end disk" and (began := open_copy("to disk", "end disk", "end copy", "drop", before=n - 1)):
+        if log[n - 1].kind == "end disk" and (
+            began := open_copy("to disk", "end disk", "end copy", "drop", before=n - 1)
+        ):
             completions.append(began)
         if log[n - 1].kind == "epoch" and not completions:
             completions.append(n)
@@ -125,9 +142,9 @@ def test_the_parts_of_a_divided_replica_begin_where_it_began() -> None:
 
 def test_a_table_is_of_one_incarnation() -> None:
     index = LogIndex(KnownCluster(), {})
-    table = unassigned_table(3)
+    table = build_table([(lone_id("A"),)] * 3, [1] * 3)
     index.take(1, LogRecord(TableRecord(table, lone_id("A"))))
-    assert (index.cluster.table, index.cluster.table_of) == (table, lone_id("A"))
+    assert (index.cluster.table, index.cluster.members) == (table, (lone_id("A"),))
     index.take(2, LogRecord(IncarnationEnded()))
     assert index.cluster.table is None
 
@@ -135,7 +152,7 @@ def test_a_table_is_of_one_incarnation() -> None:
 def test_whoever_left_knows_no_cluster() -> None:
     index = LogIndex(KnownCluster(voter=lone_id("A")), {0: 3})
     index.take(9, LogRecord(ClusterLeft()))
-    assert index.cluster == KnownCluster()
+    assert index.cluster == KnownCluster(has_left=True)
     assert index.needed_from(10) == 10
 
 

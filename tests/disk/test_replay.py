@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.codec.rows import pack_rows
-from phalanx.common.table import unassigned_table
+from phalanx.common.table import build_table
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.wire.disk_records import (
     CleanEnd,
@@ -119,7 +121,7 @@ def test_a_copy_that_begins_anew_has_nothing_of_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"index": 1}, {"copy_id": 2}], ids=["one is missing", "of another copy"])
-def test_a_chunk_that_does_not_follow_is_refused(wrong: dict[str, int]) -> None:
+def test_a_chunk_that_does_not_follow_is_refused(wrong: dict[str, Any]) -> None:
     replay = replay_of(BEGUN, ARRIVES)
     with pytest.raises(LogIsWrong, match="is not the next one"):
         replay_of(*to_copy(chunk(0, **wrong)), replay=replay, first=3)
@@ -164,7 +166,7 @@ def test_an_epoch_does_not_make_a_replica_anew() -> None:
 
 def test_a_dropped_replica_is_gone_with_its_copy_to_the_disk() -> None:
     replay = replay_of(BEGUN, put(0, 1, K[0], V), TO_DISK, ReplicaDropped(0), chunk(0, {K[0]: V}, last=True))
-    assert replay.replicas == replay.began == {}
+    assert not replay.replicas and not replay.began
     replay_of(BEGUN, replay=replay, first=6)
     assert replay.replicas[0].entry_count() == 0
     assert replay.began == {0: 6}
@@ -189,20 +191,22 @@ def test_a_division_of_what_is_not_here_changes_nothing() -> None:
 @pytest.mark.parametrize("end", [IncarnationEnded(), ClusterLeft()], ids=["over", "left"])
 def test_nothing_is_left_of_replicas_and_copies_behind_an_end(end: DiskRecord) -> None:
     arriving = CopyBegun(copy_start(1), "A", -1, False)
-    replay = replay_of(BEGUN, put(0, 1, K[0], V), arriving, TO_DISK, end, chunk(0, last=True), *to_copy(chunk(1, last=True)))
-    assert replay.replicas == replay.began == replay.arriving == {}
+    replay = replay_of(
+        BEGUN, put(0, 1, K[0], V), arriving, TO_DISK, end, chunk(0, last=True), *to_copy(chunk(1, last=True))
+    )
+    assert not replay.replicas and not replay.began and not replay.arriving
 
 
 def test_what_is_known_of_the_cluster_goes_on_behind_an_incarnation_and_ends_by_leaving() -> None:
-    table = TableRecord(unassigned_table(OF), lone_id("A"))
+    table = TableRecord(build_table([(lone_id("A"),)] * OF, [1] * OF), lone_id("A"))
     replay = Replay()
     replay.cluster = KnownCluster(voter=lone_id("A"))
     replay_of(table, replay=replay)
-    assert (replay.cluster.table, replay.cluster.table_of) == (table.table, lone_id("A"))
+    assert (replay.cluster.table, replay.cluster.members) == (table.table, (lone_id("A"),))
     replay_of(IncarnationEnded(), replay=replay, first=2)
     assert (replay.cluster.table, replay.cluster.voter) == (None, lone_id("A"))
     replay_of(ClusterLeft(), replay=replay, first=3)
-    assert replay.cluster == KnownCluster()
+    assert replay.cluster == KnownCluster(has_left=True)
 
 
 def test_an_orderly_end_is_noted() -> None:
@@ -218,7 +222,7 @@ def test_a_beginning_that_is_not_listed_is_passed_over(begins: DiskRecord) -> No
     """Its replica begins elsewhere: what is here is not all of it."""
     writes: list[DiskRecord | LogRecord] = [put(0, 9, K[0], V), *to_copy(put(0, 9, K[0], V), chunk(0, last=True))]
     replay = replay_of(begins, *writes, chunk(0, last=True), replay=Replay({5}, sure_from=50))
-    assert replay.replicas == replay.arriving == replay.began == {}
+    assert not replay.replicas and not replay.began and not replay.arriving
 
 
 def test_behind_the_newest_list_every_beginning_counts() -> None:

@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.table import PartitionTable
 from phalanx.disk.restoring import Restoration
 from phalanx.grid.replica.mutation import APPLY
 from phalanx.grid.replication.replica_log import ReplicaLog, nobody_observes
 from phalanx.node.node import Node
-from phalanx.partition.recovery.restart import VERSION_STEP, plan_restart
+from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart
 from phalanx.wire.disk_records import (
     ClusterLeft,
     CopyDropped,
@@ -146,7 +145,7 @@ def restart_without_majority(node: Node) -> None:
     restarting = node.coordinator.restarting
     original = restarting.consider
 
-    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         restarting.accept()
         return original(sides, now)
 
@@ -158,11 +157,11 @@ def restart_without_holders(node: Node) -> None:
     restarting = node.coordinator.restarting
     original = restarting.consider
 
-    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         plan = plan_restart(sides)
         if plan.lacking and not plan.lacks_majority:
             restarting.forget()
-            return plan.table
+            return plan
         return original(sides, now)
 
     replace(restarting, "consider", consider)
@@ -173,16 +172,16 @@ def restart_with_the_same_versions(node: Node) -> None:
     restarting = node.coordinator.restarting
     original = restarting.consider
 
-    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> PartitionTable | None:
-        table = original(sides, now)
-        if table is None:
-            return None
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
+        plan = original(sides, now)
+        if plan is None or (table := plan.table) is None:
+            return plan
         rows = {
             partition: (table.slots(partition), table.versions[partition] - VERSION_STEP, table.births[partition])
             for partition in range(table.partition_count)
             if table.versions[partition] >= VERSION_STEP
         }
-        return table.with_rows(rows)
+        return plan._replace(table=table.with_rows(rows))
 
     replace(restarting, "consider", consider)
 

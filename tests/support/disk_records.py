@@ -36,7 +36,9 @@ def put(
     return ReplicatePut(partition, epoch, seq, name, [key], [value], ttl_ms)
 
 
-def replay_of(*records: DiskRecord | LogRecord, now: Millis = 0, replay: Replay | None = None, first: int = 1) -> Replay:
+def replay_of(
+    *records: DiskRecord | LogRecord, now: Millis = 0, replay: Replay | None = None, first: int = 1
+) -> Replay:
     """What a log of these records gives."""
     replay = Replay() if replay is None else replay
     for lsn, record in enumerate(records, first):
