@@ -262,7 +262,7 @@ def _read(folder: DataFolder, cluster: str) -> DiskContent:
     store = bytes.fromhex(folder.store.store)
     contents = [read_segment(folder.files, folder.segments_descriptor, each.number) for each in folder.segments()]
     segments: dict[int, Buffer | None] = {
-        each.number: bytes(each.content) if not each.unreadable else None for each in contents
+        each.number: each.content if not each.unreadable else None for each in contents
     }
     found = scan(segments, store)
     if found.newest is not None and found.newest.cluster != cluster:

@@ -52,7 +52,7 @@ class SegmentContent(NamedTuple):
     """A segment as it is on the disk."""
 
     number: int
-    content: memoryview
+    content: bytearray
     unreadable: tuple[UnreadableBytes, ...]
     """What could not be read, in order, apart from each other. It is damage, and never the end of the log (DU-17)."""
 
@@ -224,12 +224,14 @@ def read_segment(files: Files, folder: int, number: int) -> SegmentContent:
     try:
         files.sync_data(descriptor)
         files.forget_cached(descriptor)
-        target = memoryview(bytearray(files.status(descriptor).st_size))
-        size, unreadable = _read_all(files, descriptor, target)
+        content = bytearray(files.status(descriptor).st_size)
+        with memoryview(content) as target:
+            size, unreadable = _read_all(files, descriptor, target)
+        del content[size:]
         files.forget_cached(descriptor)  # memory has it from now on
     finally:
         files.close(descriptor)
-    return SegmentContent(number, target[:size].toreadonly(), tuple(unreadable))
+    return SegmentContent(number, content, tuple(unreadable))
 
 
 def _read_all(files: Files, descriptor: int, target: memoryview) -> tuple[int, list[UnreadableBytes]]:

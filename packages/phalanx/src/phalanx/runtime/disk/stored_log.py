@@ -162,7 +162,7 @@ def _read_at_rest(folder: int) -> dict[int, Buffer | None]:
     found: dict[int, Buffer | None] = {}
     for listed in list_segments(REAL_FILES, folder):
         content = read_segment(REAL_FILES, folder, listed.number)
-        found[listed.number] = None if content.unreadable else bytes(content.content)
+        found[listed.number] = None if content.unreadable else content.content
     return found
 
 
