@@ -30,7 +30,7 @@ app = typer.Typer(
     help="Look into the data folder (`data_dir`) of a member: what it has, and whether it is whole. Nothing is changed.",
 )
 _MOST_DAMAGES = 20
-"""How many damages are told for people."""
+"""How many damages are report for people."""
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The `data_dir` of a member.", show_default=False)]
 
 
@@ -55,13 +55,13 @@ def show(
     if records:
         _show_records(log, json=json)
         return
-    told = describe_log(log)
+    report = describe_log(log)
     if json:
-        print_json(told)
+        print_json(report)
         return
-    _show_log(told)
-    _show_content(told)
-    for line in _troubles(log, told):
+    _show_log(report)
+    _show_content(report)
+    for line in _troubles(log, report):
         console().print(EscapedText(f"! {line}", style="yellow"), soft_wrap=True)
 
 
@@ -72,53 +72,53 @@ def check(folder: Folder, json: Json = False) -> None:
     A torn end, which a start cuts off, is no damage: its writes were never known to be synced. Nothing is repaired.
     """
     log = read_stored_log(folder, even_in_use=False)
-    told = describe_log(log)
+    report = describe_log(log)
     if json:
-        print_json(told)
+        print_json(report)
     else:
-        _show_log(told)
-        for line in _troubles(log, told):
+        _show_log(report)
+        for line in _troubles(log, report):
             console().print(EscapedText(f"! {line}", style="yellow"), soft_wrap=True)
-        if not told["refused"]:
-            console().print(EscapedText(f"✓ nothing is damaged: {restart_in_words(told)}"), soft_wrap=True)
-    if told["refused"]:
-        fail(f"data_dir {log.path}: a member does not start with it: {told['refused']}", FAILED)
+        if not report["refused"]:
+            console().print(EscapedText(f"✓ nothing is damaged: {restart_in_words(report)}"), soft_wrap=True)
+    if report["refused"]:
+        fail(f"data_dir {log.path}: a member does not start with it: {report['refused']}", FAILED)
 
 
-def _show_log(told: dict[str, Any]) -> None:
+def _show_log(report: dict[str, Any]) -> None:
     rows = table("", "", "")
     rows.show_header, rows.title, rows.box = False, None, None
-    for name, text in log_in_words(told):
+    for name, text in log_in_words(report):
         rows.add_row(name, text)
     console().print(rows)
 
 
-def _show_content(told: dict[str, Any]) -> None:
-    if told["maps"]:
+def _show_content(report: dict[str, Any]) -> None:
+    if report["maps"]:
         rows = table("Maps", "map", "entries", "bytes", right=2)
-        for each in told["maps"]:
+        for each in report["maps"]:
             rows.add_row(each["map"], f"{each['entries']:,}", format_bytes(each["bytes"]))
         console().print(rows)
-    if told["replicas"]:
+    if report["replicas"]:
         rows = table("Replicas", "partition", "epoch", "seq", "entries", "owner", right=0)
-        for each in told["replicas"]:
+        for each in report["replicas"]:
             numbers = (each["partition"], each["epoch"], each["seq"], each["entries"])
             rows.add_row(*map(str, numbers), each["leader"])
         console().print(rows)
-    if told["arriving"]:
-        copies = counted(len(told["arriving"]), "copy", "copies")
+    if report["arriving"]:
+        copies = counted(len(report["arriving"]), "copy", "copies")
         console().print(f"{copies} had begun to arrive: a start drops what is there of them")
 
 
-def _troubles(log: StoredLog, told: dict[str, Any]) -> list[str]:
+def _troubles(log: StoredLog, report: dict[str, Any]) -> list[str]:
     """Say what is not as it is after an orderly stop."""
     lines = damages_in_words(log.found)
     if len(lines) > _MOST_DAMAGES:
         lines[_MOST_DAMAGES:] = [f"and {len(lines) - _MOST_DAMAGES:,} places more (--json names all)"]
     if log.found.torn is not None:
         lines.append(torn_in_words(log.found.torn))
-    if told["refused"] and not log.found.damages:
-        lines.append(told["refused"])
+    if report["refused"] and not log.found.damages:
+        lines.append(report["refused"])
     return lines
 
 

@@ -137,43 +137,43 @@ def torn_in_words(torn: TornTail) -> str:
     )
 
 
-def log_in_words(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def log_in_words(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what is known of a folder but its maps and replicas, each with its name."""
-    yield "folder", told["data_dir"]
-    yield "store", f"{told['store']}, made {told['created']}, {counted(told['start'], 'start')}"
-    if (user := told["used_by"]) is not None:
+    yield "folder", report["data_dir"]
+    yield "store", f"{report['store']}, made {report['created']}, {counted(report['start'], 'start')}"
+    if (user := report["used_by"]) is not None:
         yield "used by", f"pid {user['pid']} on host {user['host']}: this is the state of a moment ago"
-    if told["generation"] is None or not told["segments"]:
+    if report["generation"] is None or not report["segments"]:
         yield "log", "nothing was ever written"
         return
-    older = f"; older: {', '.join(told['older_generations'])}" if told["older_generations"] else ""
-    yield "generation", f"{told['generation']}{older}"
-    for each in told["segments"]:
+    older = f"; older: {', '.join(report['older_generations'])}" if report["older_generations"] else ""
+    yield "generation", f"{report['generation']}{older}"
+    for each in report["segments"]:
         size = format_bytes(each["bytes"]) if each["bytes"] is not None else "what cannot be read"
         yield f"segment {each['segment']}", f"{format_bytes(each['log_bytes'])} of {size}, {each['state']}"
-    records = counted(told["records"], "record")
-    yield "log", f"{format_bytes(told['log_bytes'])} in {records}, synced up to {told['synced_lsn']}"
-    if told["cluster"] is not None:
-        yield "cluster", quoted(told["cluster"])
-        yield "member", f"{told['member']}, release {told['release']}"
-        clean = "; stopped in good order" if told["is_clean"] else ""
-        yield "last written", f"{told['written']}, {told['written_ms_ago'] / 1000:,.1f} s ago{clean}"
-    if (view := told["view"]) is not None:
+    records = counted(report["records"], "record")
+    yield "log", f"{format_bytes(report['log_bytes'])} in {records}, synced up to {report['synced_lsn']}"
+    if report["cluster"] is not None:
+        yield "cluster", quoted(report["cluster"])
+        yield "member", f"{report['member']}, release {report['release']}"
+        clean = "; stopped in good order" if report["is_clean"] else ""
+        yield "last written", f"{report['written']}, {report['written_ms_ago'] / 1000:,.1f} s ago{clean}"
+    if (view := report["view"]) is not None:
         yield "view", f"ver {view['version']}: {', '.join(view['members'])}"
-    if (table := told["table"]) is not None:
+    if (table := report["table"]) is not None:
         partitions = counted(table["partitions"], "partition")
         yield "table", f"ver {table['version']}, {partitions}, installed by {', '.join(table['of'])}"
 
 
-def restart_in_words(told: dict[str, Any]) -> str:
+def restart_in_words(report: dict[str, Any]) -> str:
     """Say what a member would begin with."""
-    entries = sum(each["entries"] for each in told["maps"])
-    maps, replicas = counted(len(told["maps"]), "map"), counted(len(told["replicas"]), "replica")
-    if told["table"] is None or not told["replicas"]:
+    entries = sum(each["entries"] for each in report["maps"])
+    maps, replicas = counted(len(report["maps"]), "map"), counted(len(report["replicas"]), "replica")
+    if report["table"] is None or not report["replicas"]:
         return "a start brings back no data"
-    members = counted(len(told["stable_voters"] or ()), "member")
+    members = counted(len(report["stable_voters"] or ()), "member")
     return (
-        f"a start brings back {replicas} of {counted(told['table']['partitions'], 'partition')} with {counted(entries, 'entry', 'entries')} "
+        f"a start brings back {replicas} of {counted(report['table']['partitions'], 'partition')} with {counted(entries, 'entry', 'entries')} "
         f"in {maps}, and a vote in the last stable list, of {members}"
     )
 
