@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -189,13 +188,13 @@ def restart_with_the_same_versions(node: Node) -> None:
 def forget_what_was_read(node: Node) -> None:
     """A side that joins another one before it could go on throws away what it has read from its folders."""
     merging = node.data_merging
-    original = merging.on_over
+    original = merging._keep_what_is_held
 
-    def on_over(*given: Any) -> None:
+    def keep_what_is_held(now: Millis) -> None:
         node.grid.follower.restored = None
-        original(*given)
+        original(now)
 
-    replace(merging, "on_over", on_over)
+    replace(merging, "_keep_what_is_held", keep_what_is_held)
 
 
 def forget_as_last_leaver(node: Node) -> None:

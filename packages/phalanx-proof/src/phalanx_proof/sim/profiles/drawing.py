@@ -111,7 +111,10 @@ def _draw_outages(seed: int) -> HistoryOptions:
     settings = options.member_settings | {"restart_grace_ms": rng.choice((0, 500, 5_000))}
     absent = _draw_absent(Random(f"absent:{seed}"), outages[0].at_ms, options)
     faults = tuple(sorted((*options.faults, *outages, *absent), key=lambda fault: fault.at_ms))
-    return msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
+    options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
+    if Random(f"alone:{seed}").random() < 0.8:
+        return options
+    return msgspec.structs.replace(options, backups=0)  # each partition waits for one member, and for no other
 
 
 def _draw_absent(rng: Random, outage_at: Millis, options: HistoryOptions) -> list[Fault]:

@@ -1,0 +1,148 @@
+"""What a process has read from its folder: as it was read, until a cluster has a table with owners."""
+
+from __future__ import annotations
+
+from phalanx.common.clock import GridClock
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import member_id
+from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
+from phalanx.common.table import unassigned_table
+from phalanx.disk.replay import Replay
+from phalanx.disk.restoring import Restoration, restore
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.grid.replication.restored import positions_of
+from phalanx.machine.effects import Finished
+from phalanx.machine.facts import IncarnationOver
+from phalanx.node.node import Node
+from phalanx.wire.disk_records import (
+    ClusterLeft,
+    CopyBegun,
+    CopyDropped,
+    EpochBegun,
+    IncarnationEnded,
+    LogRecord,
+    TableRecord,
+    ViewRecord,
+)
+from phalanx.wire.table_messages import OwnerEpoch
+from support.disk_records import copy_start, put, replay_of, stored
+from support.harness import address, key_of, lone_id, lone_view
+from support.masters import table_of
+
+A, NEXT = lone_id("A"), member_id(address("A"), "A2")
+OF = 3
+TABLE = table_of("A", "A", "A")
+FOOTING = QuorumRecord(A, QuorumView(1, 1, A, (A,)), 1)
+JOINED = ViewRecord(lone_view("A", "A"), FOOTING, A)
+HELD = (
+    JOINED, TableRecord(TABLE, A), EpochBegun(0, 1, A, -1), put(0, 1, key_of(0, OF), stored("v")), EpochBegun(2, 4, A, 3),
+)  # fmt: skip
+
+
+def restored(replay: Replay, last_stamp: int = 77) -> tuple[Restoration | None, list[LogRecord]]:
+    """What a folder gives, and what the log is told of it."""
+    log = ReplicaLog()
+    restoration = restore(replay, last_stamp, log)
+    appended = log.take()
+    return restoration, appended.records if appended is not None else []
+
+
+def found(replay: Replay) -> Restoration:
+    restoration, _ = restored(replay)
+    assert restoration is not None
+    return restoration
+
+
+def test_a_folder_gives_replicas_positions_and_the_vote() -> None:
+    restoration = found(replay_of(*HELD))
+    read = restoration.kept.restored
+    assert read is not None
+    assert read.side.former == A
+    assert read.side.table == TABLE
+    assert read.side.history.voter == A
+    assert read.side.positions == (OwnerEpoch(0, 1, A, 1), OwnerEpoch(2, 4, A, 0))
+    assert read.last_stamp == 77
+    assert restoration.partition_count == OF
+    assert restoration.carried.voter == A
+    assert restoration.past.members == (A,)
+    assert restoration.past.has_started
+
+
+def test_an_empty_folder_gives_nothing() -> None:
+    assert restored(Replay()) == (None, [])
+
+
+def test_whoever_left_has_nothing() -> None:
+    assert restored(replay_of(*HELD, ClusterLeft())) == (None, [])
+
+
+def test_behind_an_incarnation_that_ended_there_are_no_replicas_but_a_vote() -> None:
+    restoration, told = restored(replay_of(*HELD, IncarnationEnded()))
+    assert restoration is not None
+    assert restoration.kept.restored is None
+    assert restoration.carried.voter == A
+    assert told == []
+
+
+def test_replicas_without_a_table_are_given_up_in_the_log_too() -> None:
+    restoration, told = restored(replay_of(JOINED, EpochBegun(0, 1, A, -1)))
+    assert restoration is not None
+    assert restoration.kept.restored is None
+    assert told == [LogRecord(IncarnationEnded())]
+
+
+def test_a_copy_that_was_arriving_is_given_up_in_the_log_too() -> None:
+    _, told = restored(replay_of(*HELD, CopyBegun(copy_start(1), A, -1, False)))
+    assert told == [LogRecord(CopyDropped(1))]
+
+
+def node_with(restoration: Restoration) -> Node:
+    return Node(NEXT, NodeConfig(seeds=(address("A"),)), kept=restoration.kept, carried=restoration.carried)
+
+
+def test_a_new_member_holds_them_and_serves_none() -> None:
+    restoration = found(replay_of(*HELD))
+    node = node_with(restoration)
+    stored_side = node.grid.stored()
+    assert stored_side is not None
+    assert stored_side.positions == positions_of(node.grid.follower.replicas)
+    assert set(node.grid.follower.replicas) == {0, 2}
+    assert node.grid.ownership.all_owned() == []
+    assert restoration.kept.restored is None  # one incarnation has it
+
+
+def test_its_stamps_are_above_all_that_were_given() -> None:
+    late = GridClock().read(0) + (1 << 50)
+    restoration, _ = restored(replay_of(*HELD), late)
+    assert restoration is not None
+    assert node_with(restoration).clock.next(5) > late
+
+
+def test_a_side_that_joins_another_one_hands_on_what_it_has_read() -> None:
+    node = node_with(found(replay_of(*HELD)))
+    before = node.grid.stored()
+    node._out.effects.append(Finished("others have the majority", rejoin=(lone_id("B"),)))
+    node.data_merging.on_over(IncarnationOver(), 9)
+    (finished,) = [each for each in node._out.take() if isinstance(each, Finished)]
+    assert isinstance(finished.kept, OrphanedReplicas)
+    assert finished.kept.restored is not None
+    assert finished.kept.restored.side is before
+    assert not finished.kept.sides  # it is not merged
+    following = Node(member_id(address("A"), "A3"), NodeConfig(seeds=(address("A"),)), kept=finished.kept)
+    assert following.grid.stored() is before
+    assert following.grid.follower.replicas[0].seq == 1
+
+
+def test_a_table_with_owners_takes_them_up() -> None:
+    """The new table names this incarnation for partition 0, and nobody here for 2."""
+    node = node_with(found(replay_of(*HELD)))
+    node.grid.follower.follow_table(table_of("B", "B", "B", versions=[1, 1, 9]), {}, reconfirmed=False)
+    assert node.grid.stored() is None
+    assert 2 not in node.grid.follower.replicas
+
+
+def test_a_table_that_assigns_nothing_leaves_them() -> None:
+    node = node_with(found(replay_of(*HELD)))
+    node.grid.follower.follow_table(unassigned_table(OF), {}, reconfirmed=False)
+    assert node.grid.stored() is not None

@@ -1,0 +1,157 @@
+"""When a cluster goes on that was switched off: at once, after a grace, by an operator's word, or not at all."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Millis, member_id
+from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
+from phalanx.common.table import PartitionTable
+from phalanx.machine.effects import Record
+from phalanx.partition.coordinator.restarting import Restarting
+from phalanx.wire.event import Event
+from phalanx.wire.table_events import ClusterRestarted, RestartWaits
+from phalanx.wire.table_messages import OwnerEpoch, StoredSide
+from support.harness import address, lone_context, lone_id, name_of
+from support.masters import rows_of, table_of
+
+GRACE: Millis = 30_000
+TABLE = table_of("AB", "BC")
+HELD = {"A": (0,), "B": (0, 1), "C": (1,)}
+"""Member to the partitions of which its folder has a replica."""
+Kind = TypeVar("Kind", bound=Event)
+
+
+def side(name: str, *, voters: str = "ABC", is_empty: bool = False) -> StoredSide:
+    view = QuorumView(1, 1, lone_id("A"), tuple(lone_id(each) for each in voters))
+    history = VoterHistory(lone_id(name), QuorumRecord(lone_id("A"), view, 0))
+    held = () if is_empty else HELD.get(name, ())
+    positions = tuple(OwnerEpoch(partition, 1, lone_id("AB"[partition]), 5) for partition in held)
+    return StoredSide(lone_id(name), history, TABLE, positions)
+
+
+class Restart:
+    """The master's decision, asked again whenever somebody comes."""
+
+    def __init__(self, grace_ms: Millis = GRACE) -> None:
+        context = lone_context("A", NodeConfig(restart_grace_ms=grace_ms))
+        self.out = context.out
+        self.machine = Restarting(context)
+
+    def consider(self, names: str, now: Millis, *, empty: str = "", voters: str = "ABC") -> PartitionTable | None:
+        sides = {
+            member_id(address(name), f"{name}2"): side(name, voters=voters, is_empty=name in empty) for name in names
+        }
+        return self.machine.consider(sides, now)
+
+    def waits_for(self) -> str:
+        return "".join(name_of(member) for member in self.machine.waits_for)
+
+    def told(self, kind: type[Kind]) -> list[Kind]:
+        effects = self.out.take()
+        return [each.event for each in effects if isinstance(each, Record) and isinstance(each.event, kind)]
+
+
+def test_with_all_voters_it_goes_on_at_once() -> None:
+    restart = Restart()
+    table = restart.consider("ABC", 0)
+    assert table is not None
+    assert rows_of(table) == ["AB", "BC"]
+    assert restart.waits_for() == ""
+    (event,) = restart.told(ClusterRestarted)
+    assert event.table_version == table.version
+
+
+def test_with_the_majority_it_goes_on_when_the_grace_is_over() -> None:
+    restart = Restart()
+    assert restart.consider("AB", 1_000) is None
+    assert restart.waits_for() == "C"
+    assert restart.consider("AB", 1_000 + GRACE - 1) is None
+    table = restart.consider("AB", 1_000 + GRACE)
+    assert table is not None
+    assert rows_of(table) == ["AB", "B"]
+
+
+def test_who_comes_within_the_grace_keeps_its_replicas() -> None:
+    restart = Restart()
+    assert restart.consider("AB", 1_000) is None
+    table = restart.consider("ABC", 2_000)
+    assert table is not None
+    assert rows_of(table) == ["AB", "BC"]
+
+
+def test_the_grace_begins_when_there_is_enough() -> None:
+    """A waits alone for a day. Then B comes, and then goes again, and comes again."""
+    restart, day = Restart(), 86_400_000
+    assert restart.consider("A", 0) is None
+    assert restart.consider("AB", day) is None
+    assert restart.consider("A", day + 10) is None
+    assert restart.consider("AB", day + 20) is None
+    assert restart.consider("AB", day + GRACE) is None
+    assert restart.consider("AB", day + 20 + GRACE) is not None
+
+
+def test_without_the_majority_no_time_is_long_enough() -> None:
+    restart = Restart()
+    assert restart.consider("B", 0) is None
+    assert restart.consider("B", 1 << 40) is None
+    assert restart.waits_for() == "AC"
+    (event,) = restart.told(RestartWaits)
+    assert event.lacks_majority
+
+
+def test_without_a_holder_no_time_is_long_enough() -> None:
+    restart = Restart()
+    assert restart.consider("AC", 0, empty="C") is None
+    assert restart.consider("AC", 1 << 40, empty="C") is None
+    assert restart.waits_for() == "BC"
+    assert "no member that is here has all of 1 partition" in restart.machine.why_it_waits()
+
+
+def test_an_operator_can_do_without_the_majority() -> None:
+    restart = Restart()
+    assert restart.consider("B", 0) is None
+    restart.machine.accept()
+    table = restart.consider("B", 1)
+    assert table is not None
+    assert rows_of(table) == ["B", "B"]
+    assert restart.machine.why_it_waits() == ""
+
+
+def test_an_operator_can_end_the_grace() -> None:
+    restart = Restart()
+    assert restart.consider("AB", 0) is None
+    restart.machine.accept()
+    assert restart.consider("AB", 1) is not None
+
+
+def test_an_operator_cannot_do_without_a_partition() -> None:
+    restart = Restart()
+    restart.machine.accept()
+    assert restart.consider("A", 0) is None
+    assert "no member that is here has all of 1 partition" in restart.machine.why_it_waits()
+
+
+def test_the_word_of_an_operator_is_for_one_restart() -> None:
+    restart = Restart()
+    restart.machine.accept()
+    assert restart.consider("B", 0) is not None
+    assert restart.consider("B", 1) is None
+    restart.machine.accept()
+    restart.machine.forget()
+    assert restart.consider("B", 2) is None
+
+
+def test_the_wait_is_told_once_for_the_same_members() -> None:
+    restart = Restart()
+    for now in range(5):
+        restart.consider("A", now)
+    assert len(restart.told(RestartWaits)) == 1
+    restart.consider("AB", 9)
+    (event,) = restart.told(RestartWaits)
+    assert event.waits_for == (lone_id("C"),)
+
+
+def test_without_a_grace_the_majority_is_enough() -> None:
+    assert Restart(grace_ms=0).consider("AB", 0) is not None
