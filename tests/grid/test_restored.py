@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import member_id
-from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
+from phalanx.common.quorum import QuorumRecord, QuorumView
 from phalanx.common.table import unassigned_table
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, restore
@@ -34,7 +34,7 @@ A, NEXT = lone_id("A"), member_id(address("A"), "A2")
 OF = 3
 TABLE = table_of("A", "A", "A")
 FOOTING = QuorumRecord(A, QuorumView(1, 1, A, (A,)), 1)
-JOINED = ViewRecord(lone_view("A", "A"), FOOTING, A)
+JOINED = ViewRecord(lone_view("A", 1), FOOTING, A)
 HELD = (
     JOINED, TableRecord(TABLE, A), EpochBegun(0, 1, A, -1), put(0, 1, key_of(0, OF), stored("v")), EpochBegun(2, 4, A, 3),
 )  # fmt: skip
