@@ -166,7 +166,8 @@ def test_an_epoch_does_not_make_a_replica_anew() -> None:
 
 def test_a_dropped_replica_is_gone_with_its_copy_to_the_disk() -> None:
     replay = replay_of(BEGUN, put(0, 1, K[0], V), TO_DISK, ReplicaDropped(0), chunk(0, {K[0]: V}, last=True))
-    assert not replay.replicas and not replay.began
+    assert not replay.replicas
+    assert not replay.began
     replay_of(BEGUN, replay=replay, first=6)
     assert replay.replicas[0].entry_count() == 0
     assert replay.began == {0: 6}
@@ -194,7 +195,9 @@ def test_nothing_is_left_of_replicas_and_copies_behind_an_end(end: DiskRecord) -
     replay = replay_of(
         BEGUN, put(0, 1, K[0], V), arriving, TO_DISK, end, chunk(0, last=True), *to_copy(chunk(1, last=True))
     )
-    assert not replay.replicas and not replay.began and not replay.arriving
+    assert not replay.replicas
+    assert not replay.began
+    assert not replay.arriving
 
 
 def test_what_is_known_of_the_cluster_goes_on_behind_an_incarnation_and_ends_by_leaving() -> None:
@@ -222,7 +225,9 @@ def test_a_beginning_that_is_not_listed_is_passed_over(begins: DiskRecord) -> No
     """Its replica begins elsewhere: what is here is not all of it."""
     writes: list[DiskRecord | LogRecord] = [put(0, 9, K[0], V), *to_copy(put(0, 9, K[0], V), chunk(0, last=True))]
     replay = replay_of(begins, *writes, chunk(0, last=True), replay=Replay({5}, sure_from=50))
-    assert not replay.replicas and not replay.began and not replay.arriving
+    assert not replay.replicas
+    assert not replay.began
+    assert not replay.arriving
 
 
 def test_behind_the_newest_list_every_beginning_counts() -> None:

@@ -34,7 +34,7 @@ A, NEXT = lone_id("A"), member_id(address("A"), "A2")
 OF = 3
 TABLE = table_of("A", "A", "A")
 FOOTING = QuorumRecord(A, QuorumView(1, 1, A, (A,)), 1)
-JOINED = ViewRecord(lone_view("A", 1), FOOTING, A)
+JOINED = ViewRecord(lone_view("A", 1), FOOTING, A, A)
 HELD = (
     JOINED, TableRecord(TABLE, A), EpochBegun(0, 1, A, -1), put(0, 1, key_of(0, OF), stored("v")), EpochBegun(2, 4, A, 3),
 )  # fmt: skip
@@ -58,7 +58,7 @@ def test_a_folder_gives_replicas_positions_and_the_vote() -> None:
     restoration = found(replay_of(*HELD))
     read = restoration.kept.restored
     assert read is not None
-    assert read.side.former == A
+    assert read.side.formers == (A,)
     assert read.side.table == TABLE
     assert read.side.history.voter == A
     assert read.side.positions == (OwnerEpoch(0, 1, A, 1), OwnerEpoch(2, 4, A, 0))
@@ -73,23 +73,34 @@ def test_an_empty_folder_gives_nothing() -> None:
     assert restored(Replay()) == (None, [])
 
 
-def test_whoever_left_has_nothing() -> None:
-    assert restored(replay_of(*HELD, ClusterLeft())) == (None, [])
+def test_whoever_left_has_neither_data_nor_a_vote_and_knows_whom_it_left() -> None:
+    restoration, told = restored(replay_of(*HELD, ClusterLeft()))
+    assert restoration is not None
+    read = restoration.kept.restored
+    assert read is not None
+    assert (read.replicas, read.side.formers, read.side.table, read.side.positions) == ({}, (), None, ())
+    assert restoration.carried.voter == ""
+    assert restoration.past.members == (A,)
+    assert told == []
 
 
 def test_behind_an_incarnation_that_ended_there_are_no_replicas_but_a_vote() -> None:
     restoration, told = restored(replay_of(*HELD, IncarnationEnded()))
     assert restoration is not None
-    assert restoration.kept.restored is None
+    read = restoration.kept.restored
+    assert read is not None
+    assert (read.replicas, read.side.formers, read.side.table) == ({}, (), None)
     assert restoration.carried.voter == A
     assert told == []
 
 
-def test_replicas_without_a_table_are_given_up_in_the_log_too() -> None:
+def test_replicas_without_a_table_are_those_of_whoever_has_one() -> None:
     restoration, told = restored(replay_of(JOINED, EpochBegun(0, 1, A, -1)))
     assert restoration is not None
-    assert restoration.kept.restored is None
-    assert told == [LogRecord(IncarnationEnded())]
+    read = restoration.kept.restored
+    assert read is not None
+    assert (set(read.replicas), read.side.formers, read.side.table) == ({0}, (A,), None)
+    assert told == []
 
 
 def test_a_copy_that_was_arriving_is_given_up_in_the_log_too() -> None:

@@ -28,7 +28,7 @@ def side(name: str, *, voters: str = "ABC", is_empty: bool = False) -> StoredSid
     history = VoterHistory(lone_id(name), QuorumRecord(lone_id("A"), view, 0))
     held = () if is_empty else HELD.get(name, ())
     positions = tuple(OwnerEpoch(partition, 1, lone_id("AB"[partition]), 5) for partition in held)
-    return StoredSide(lone_id(name), history, TABLE, positions)
+    return StoredSide((lone_id(name),), history, TABLE, positions)
 
 
 class Restart:
@@ -43,7 +43,8 @@ class Restart:
         sides = {
             member_id(address(name), f"{name}2"): side(name, voters=voters, is_empty=name in empty) for name in names
         }
-        return self.machine.consider(sides, now)
+        plan = self.machine.consider(sides, now)
+        return plan.table if plan is not None else None
 
     def waits_for(self) -> str:
         return "".join(name_of(member) for member in self.machine.waits_for)

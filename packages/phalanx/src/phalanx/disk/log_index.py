@@ -75,7 +75,7 @@ class LogIndex:
 
     def _end_incarnation(self, record: IncarnationEnded, lsn: int, to_copy: bool) -> None:
         self._forget_replicas()
-        self.cluster = msgspec.structs.replace(self.cluster, table=None)
+        self.cluster = msgspec.structs.replace(self.cluster, table=None, members=())
 
     def _leave(self, record: ClusterLeft, lsn: int, to_copy: bool) -> None:
         self._forget_replicas()

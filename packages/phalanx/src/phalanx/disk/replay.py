@@ -180,7 +180,7 @@ class Replay:
 
     def _end_incarnation(self, record: IncarnationEnded, lsn: int, now: Millis) -> None:
         self._forget_replicas()
-        self.cluster = msgspec.structs.replace(self.cluster, table=None)
+        self.cluster = msgspec.structs.replace(self.cluster, table=None, members=())
 
     def _leave(self, record: ClusterLeft, lsn: int, now: Millis) -> None:
         self._forget_replicas()
