@@ -56,6 +56,7 @@ class RestartWaits(Event, frozen=True):
     partitions: int
     """Partitions that no present member has as a whole."""
     lacks_majority: bool
+    rule: str = "DU-29 DU-33"
 
 
 class ClusterRestarted(Event, frozen=True):
@@ -69,6 +70,7 @@ class ClusterRestarted(Event, frozen=True):
     members: tuple[MemberId, ...]
     absent: tuple[MemberId, ...]
     """Voters of the last stable view that were not there."""
+    rule: str = "DU-29 DU-30"
 
 
 class TableInstalled(Event, frozen=True):

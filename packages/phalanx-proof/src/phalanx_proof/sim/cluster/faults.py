@@ -8,7 +8,7 @@ from random import Random
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.invariant import invariant
+from phalanx.common.invariant import invariant, known
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Call, LeaveWanted
 from phalanx.wire.messages import AcceptView, ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest
@@ -107,9 +107,9 @@ class Faults:
             self._restart_waits_since, self._restart_waits_for = self._world.now, restarting.waits_for
         elif self._world.now - self._restart_waits_since >= OPERATOR_WAITS_MS:
             self._restart_waits_since = self._world.now
-            version = master.running_node.membership.state.joined().version
+            view = known(master.running_node.membership.view, "a master has a view", host=master)
             self.happened["accepted restarts"] += 1
-            self._ask(master, lambda request_id: AcceptView(request_id, version))
+            self._ask(master, lambda request_id: AcceptView(request_id, view.version))
 
     def on_process_started(self, host: Host) -> None:
         """Go on asking the next incarnation in a process what its member was asked."""

@@ -112,7 +112,7 @@ class MemberDisk:
 
     @classmethod
     def open(cls, path: str, cluster: str, release: str, *, is_lasting: bool) -> MemberDisk:
-        """Lock a folder, and read it back. It blocks for as long as that takes. Raises `DataFolderRefused`.
+        """Open a folder: lock it, and read it back. It blocks for as long as that takes. Raises `DataFolderRefused`.
 
         `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version.
         """
