@@ -110,7 +110,8 @@ def _draw_outages(seed: int) -> HistoryOptions:
     ]  # fmt: skip
     settings = options.member_settings | {"restart_grace_ms": rng.choice((0, 500, 5_000))}
     absent = _draw_absent(Random(f"absent:{seed}"), outages[0].at_ms, options)
-    faults = tuple(sorted((*options.faults, *outages, *absent), key=lambda fault: fault.at_ms))
+    apart = _draw_apart(Random(f"apart:{seed}"), outages[-1].at_ms, options)
+    faults = tuple(sorted((*options.faults, *outages, *absent, *apart), key=lambda fault: fault.at_ms))
     options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
     if Random(f"alone:{seed}").random() < 0.8:
         return options
@@ -123,6 +124,15 @@ def _draw_absent(rng: Random, outage_at: Millis, options: HistoryOptions) -> lis
     if rng.random() < 0.5 or outage_at < away_ms:
         return []
     return [Fault(outage_at - away_ms, FaultKind.CRASH, rng.randrange(options.members), lasts_ms=away_ms + 1)]
+
+
+def _draw_apart(rng: Random, outage_at: Millis, options: HistoryOptions) -> list[Fault]:
+    """Draw, for a third of the histories, a network in two parts when members come back, or a while later: both sides wait for others."""
+    if rng.random() < 0.67 or options.hosts < 2:
+        return []
+    bits = rng.randrange(1, (1 << options.hosts) - 1)
+    at, lasts_ms = outage_at + rng.choice((0, 300, 1_000, 2_000, 3_000)), rng.choice((2_000, 8_000, 20_000))
+    return [Fault(at, FaultKind.CUT_GROUP, 0, nth=bits, lasts_ms=lasts_ms)]
 
 
 def _draw_redis(seed: int) -> HistoryOptions:
