@@ -192,6 +192,23 @@ def test_a_cluster_without_backups_waits_for_whoever_is_missing_and_says_for_who
         assert dict(grid.map("filled").items()) == expected
 
 
+def test_members_that_are_stopped_one_after_the_other_lose_nothing(cluster: Cluster) -> None:
+    """Each hands over what it has, and comes back as a new member with its folder."""
+    stored = StoredCluster(cluster, "--backup-count=1")
+    stored.start(range(3))
+    with cluster.client() as grid:
+        expected = fill(grid)
+    cluster.wait_redundant()
+    for place in range(3):
+        assert stored.terminate(place) == 0
+        stored.start([place])
+        cluster.wait_redundant()
+    stored.kill()
+    stored.start([1, 0, 2])
+    with cluster.client() as grid:
+        assert dict(grid.map("filled").items()) == expected
+
+
 # --- folders that are refused -------------------------------------------------------------------------------------------
 
 
