@@ -192,13 +192,14 @@ def encode_block(
     invariant(synced_lsn < first_lsn, "a block is not synced before it is written", synced=synced_lsn, first=first_lsn)
     block = bytearray(BLOCK_BYTES)
     try:
+        start = BLOCK_BYTES
         for record in records:
             body = record.body
             kind, partition_of = _KINDS[type(body)]
-            start = len(block)
             _encode_into(body, block, start + RECORD_BYTES)
-            length = len(block) - start - RECORD_BYTES
-            _put_record(block, start, kind, record.to_copy, partition_of(body), length)
+            end = len(block)
+            _put_record(block, start, kind, record.to_copy, partition_of(body), end - start - RECORD_BYTES)
+            start = end
         if find_bytes(block, head.escaped, BLOCK_BYTES) >= 0:
             block[BLOCK_BYTES:] = block[BLOCK_BYTES:].replace(head.escaped, head.escaped + b"\0")
             flags |= ESCAPED

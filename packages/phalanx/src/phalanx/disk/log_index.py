@@ -5,7 +5,7 @@ The beginning of the log is not needed once each replica begins behind it, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -45,6 +45,12 @@ class LogIndex:
 
     def __repr__(self) -> str:
         return f"LogIndex(replicas={len(self.began)}, needed_from={self.needed_from(0)})"
+
+    def take_all(self, first_lsn: int, records: Sequence[LogRecord]) -> None:
+        """Follow records, of which most are writes: those do not matter here."""
+        for lsn, record in enumerate(records, first_lsn):
+            if type(record.body) in _FOLLOW:
+                self.take(lsn, record)
 
     def take(self, lsn: int, record: LogRecord) -> None:
         """Follow one record."""

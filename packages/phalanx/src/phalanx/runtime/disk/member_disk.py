@@ -166,8 +166,7 @@ class MemberDisk:
         disk = self._disk
         if disk is None or (appended := self.log.take()) is None:
             return
-        for lsn, record in enumerate(appended.records, appended.first_lsn):
-            self._index.take(lsn, record)
+        self._index.take_all(appended.first_lsn, appended.records)
         self._append(disk, appended)
         if disk.left_bytes < ROLL_BELOW_BYTES and (number := disk.roll()) is not None:
             self._begin_segment(disk, number)
@@ -198,9 +197,10 @@ class MemberDisk:
         block, chain = encode_block(
             self._heads[end.segment], end.chain, appended.first_lsn, self._synced_lsn, times, appended.records, flags
         )
-        offset = disk.append(bytes(block), appended.last_lsn)
-        self._segments[-1].size += len(block)
-        self._end = LogPosition(end.segment, offset + len(block), chain, appended.last_lsn + 1)
+        last, size = appended.last_lsn, len(block)
+        offset = disk.append(bytes(block), last)
+        self._segments[-1].size += size
+        self._end = LogPosition(end.segment, offset + size, chain, last + 1)
 
     def find_copy(self, count_live_bytes: Callable[[], int]) -> int | None:
         """Return the partition whose replica is to be copied to the disk next, because the log is long; None: none is.
