@@ -4,6 +4,8 @@ Each is killed with SIGKILL and started on its folder again; the time is from th
 got the number of entries, and one of them. The system's cache still has the files, for both.
 
 * From mutations: each entry was written once, by bulk writes, and the log has those writes.
+* From copies: each was written again and again, until the log was so long that the member has copied its replicas to it; so the log
+  has copies, and writes behind them.
 * Redis from an AOF without preamble (commands alone), and from one that was rewritten with its RDB preamble (what copies are to a
   member's log).
 """
@@ -33,6 +35,10 @@ from phalanx.runtime.process.processes import start_member_process
 BULK = 1_000
 READY_TIMEOUT_S = 300.0
 PAUSE_S = 0.01
+COPIED_FROM = 600_000_000
+"""So many bytes of writes make a log long enough for copies."""
+ENTRY_BYTES = 148
+"""One entry in the log."""
 
 
 class Restart(msgspec.Struct):
@@ -48,8 +54,12 @@ class Restart(msgspec.Struct):
 def measure_restarts(entries: int, rounds: int, has_redis: bool, is_wanted: Callable[[str], bool]) -> list[Restart]:
     """Fill servers, kill them, and start them again."""
     found = []
-    if is_wanted(name := "restart of a member, from mutations"):
-        found.append(_restart_member(name, entries, rounds))
+    for name, times in (
+        ("restart of a member, from mutations", 1),
+        ("restart of a member, from copies and mutations", max(3, COPIED_FROM // (entries * ENTRY_BYTES))),
+    ):
+        if is_wanted(name):
+            found.append(_restart_member(name, entries, times, rounds))
     for name, is_rewritten in (
         ("restart of Redis, from an AOF", False),
         ("restart of Redis, from an AOF with RDB preamble", True),
@@ -59,7 +69,8 @@ def measure_restarts(entries: int, rounds: int, has_redis: bool, is_wanted: Call
     return found
 
 
-def _restart_member(name: str, entries: int, rounds: int) -> Restart:
+def _restart_member(name: str, entries: int, times: int, rounds: int) -> Restart:
+    """Restart a member with entries that were written so many times."""
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         data, log = Path(folder) / "data", Path(folder) / "member.log"
 
@@ -68,8 +79,9 @@ def _restart_member(name: str, entries: int, rounds: int) -> Restart:
 
         with start() as member, phalanx.Client(str(member.address)) as client:
             wanted = client.map(MAP)
-            for batch in _batches(entries):
-                wanted.put_all(batch)
+            for _ in range(times):
+                for batch in _batches(entries):
+                    wanted.put_all(batch)
             port = host_and_port(member.address)[1]
             _kill(member)
         found = Restart(name, entries, _bytes_in(data), [])
@@ -161,11 +173,11 @@ def _bytes_in(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
         if path.is_file():
-            total += _length_of(path)
+            total += length_of(path)
     return total
 
 
-def _length_of(path: Path, step: int = 1 << 20) -> int:
+def length_of(path: Path, step: int = 1 << 20) -> int:
     length = path.stat().st_size
     with path.open("rb") as content:
         while length > 0:
