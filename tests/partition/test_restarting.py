@@ -107,7 +107,7 @@ def test_without_a_holder_no_time_is_long_enough() -> None:
     assert restart.consider("AC", 0, empty="C") is None
     assert restart.consider("AC", 1 << 40, empty="C") is None
     assert restart.waits_for() == "BC"
-    assert "no member that is here has all of 1 partition" in restart.machine.why_it_waits()
+    assert "no member that is here has all of 1 partition" in restart.machine.why_it_cannot_go_on()
 
 
 def test_an_operator_can_do_without_the_majority() -> None:
@@ -117,7 +117,7 @@ def test_an_operator_can_do_without_the_majority() -> None:
     table = restart.consider("B", 1)
     assert table is not None
     assert rows_of(table) == ["B", "B"]
-    assert restart.machine.why_it_waits() == ""
+    assert restart.machine.why_it_cannot_go_on() == ""
 
 
 def test_an_operator_can_end_the_grace() -> None:
@@ -131,7 +131,7 @@ def test_an_operator_cannot_do_without_a_partition() -> None:
     restart = Restart()
     restart.machine.accept()
     assert restart.consider("A", 0) is None
-    assert "no member that is here has all of 1 partition" in restart.machine.why_it_waits()
+    assert "no member that is here has all of 1 partition" in restart.machine.why_it_cannot_go_on()
 
 
 def test_the_word_of_an_operator_is_for_one_restart() -> None:

@@ -84,8 +84,9 @@ class LogIndex:
         self.cluster = msgspec.structs.replace(self.cluster, table=None, members=())
 
     def _leave(self, record: ClusterLeft, lsn: int, to_copy: bool) -> None:
-        self._forget_replicas()
-        self.cluster = after_leaving(self.cluster)
+        if not record.keeps:
+            self._forget_replicas()
+        self.cluster = after_leaving(self.cluster, record)
 
     def _forget_replicas(self) -> None:
         self.began.clear()

@@ -183,8 +183,9 @@ class Replay:
         self.cluster = msgspec.structs.replace(self.cluster, table=None, members=())
 
     def _leave(self, record: ClusterLeft, lsn: int, now: Millis) -> None:
-        self._forget_replicas()
-        self.cluster = after_leaving(self.cluster)
+        if not record.keeps:
+            self._forget_replicas()
+        self.cluster = after_leaving(self.cluster, record)
 
     def _forget_replicas(self) -> None:
         self.replicas.clear()

@@ -461,7 +461,7 @@ class Node:
             if self.grid.stored() is None:  # else the next incarnation takes over what was read, as it is
                 self.log.add(IncarnationEnded())
         elif view is not None and any(member != self.this for member in view.data_members):
-            self.log.add(ClusterLeft())
+            self.log.add(ClusterLeft(keeps=self.grid.stored() is not None))
         # The last one that leaves keeps what it has: nobody else has it, and the cluster can be started again.
 
     def _refuse(self, caller: Target, request: m.Request, now: Millis) -> None:

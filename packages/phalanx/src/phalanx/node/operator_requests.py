@@ -64,8 +64,10 @@ class OperatorRequests:
         elif isinstance(request, HoldClusterVersion):
             refusal = self._membership.cluster_version.hold(request.holds, now)
         elif isinstance(request, AcceptView) and self._coordinator.restarting.waits_for:
-            refusal = self._membership.publisher.accept_view(request.view_version, now)
-            refusal = refusal or self._coordinator.accept_restart(now)
+            refusal = self._coordinator.restarting.why_it_cannot_go_on()
+            refusal = refusal or self._membership.publisher.accept_view(request.view_version, now)
+            if not refusal:
+                self._coordinator.accept_restart(now)
         elif not self._coordinator.decides:
             master = self._membership.master or "a little later"
             refusal = f"only the master changes the partition table: ask {master}"

@@ -164,7 +164,10 @@ class IncarnationEnded(WireMessage, tag=10, frozen=True):
 
 
 class ClusterLeft(WireMessage, tag=12, frozen=True):
-    """The member has left its cluster in good order: others have all that it had, and its vote."""
+    """The member has left its cluster in good order, and others have its vote."""
+
+    keeps: bool = False
+    """Whether it had only waited to go on with what is in its folder, and others have not got that; False: they have all that it had."""
 
 
 class CleanEnd(WireMessage, tag=11, frozen=True):
@@ -189,9 +192,10 @@ def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     return KnownCluster(record.view, record.footing, record.voter, known.table, members)
 
 
-def after_leaving(known: KnownCluster) -> KnownCluster:
+def after_leaving(known: KnownCluster, record: ClusterLeft) -> KnownCluster:
     """Return what is known after the member has left its cluster in good order."""
-    return KnownCluster(known.view, known.footing, has_left=True)
+    table, members = (known.table, known.members) if record.keeps else (None, ())
+    return KnownCluster(known.view, known.footing, table=table, members=members, has_left=True)
 
 
 def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:

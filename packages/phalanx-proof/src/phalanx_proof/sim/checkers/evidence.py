@@ -30,6 +30,7 @@ class Evidence:
         self.survival = Survival()
         self.lost_partitions: set[int] = set()
         """Partitions, by their numbers before any division, of which all replicas left at some time."""
+        self.tables.begun_empty = self.lost_partitions
 
     def is_partition_lost(self, key: bytes) -> bool:
         """Tell whether all replicas of a key's partition left at some time."""

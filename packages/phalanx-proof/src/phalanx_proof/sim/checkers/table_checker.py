@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -87,6 +87,8 @@ class TableChecker(Checker):
         self._findings = findings
         self._has_sides = has_sides
         self._restarts = restarts
+        self.begun_empty: Container[int] = ()
+        """Partitions, by their numbers before any division, that began empty at some time. Their owner sets it."""
         self._wanted = backups + 1
         self.lines: list[list[TableStep]] = [[] for _ in range(partitions)]
         """The line of each partition. Where clusters had different counts one after another: of each part that belongs
@@ -410,8 +412,11 @@ class TableChecker(Checker):
     def may_be_lost(self, part: int, replier: MemberId, begin: Millis, end: Millis) -> bool:
         """Tell whether all replicas that had an acknowledged write left the cluster that went on.
 
+        Of processes that bring back what they held: or whether the partition began empty although one of their folders had it.
         The replier acknowledged the write by a table that it had installed between begin and end.
         """
+        if self._restarts and part in self.begun_empty:
+            return True
         history = self.installed.get(replier, [])
         earlier = [table for at, table in history if at <= begin][-1:]
         tables = earlier + [table for at, table in history if begin < at <= end]

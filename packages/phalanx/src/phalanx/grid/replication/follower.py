@@ -390,6 +390,11 @@ class Follower:
             if table is not None and replica.epoch > table.versions[partition]
         ]
 
+    def drop_all(self) -> None:
+        """Drop all replicas: they are of other partitions than the cluster has."""
+        for partition in list(self.replicas):
+            self._drop(partition)
+
     def finish_splits(self) -> dict[int, Replica]:
         """Split at once what is left to split, and return all replicas."""
         self.undivided.divide_all()

@@ -78,6 +78,9 @@ def refusal_of(
         )
     # Once there is data the count of the cluster holds, and the joiner takes it: one from before a division will do.
     is_former = has_data and request.partition_count > 0 and partition_count % request.partition_count == 0
+    # A folder can also know of a division that this cluster, or this member alone, has not heard of.
+    if request.stored_root and request.partition_count > 0:
+        is_former = max(partition_count, request.partition_count) % min(partition_count, request.partition_count) == 0
     if request.partition_count not in (config.partition_count, partition_count) and not is_former:
         return (
             f"this cluster has {counted(partition_count, 'partition')}, the joiner is configured for "

@@ -265,11 +265,10 @@ class PartitionCoordinator:
             self._go_on(now)
         return self._rebalancer.why_not_split()
 
-    def accept_restart(self, now: Millis) -> str:
-        """Let a cluster that was switched off go on without those that it waits for. Return why it cannot; empty: it does."""
+    def accept_restart(self, now: Millis) -> None:
+        """Let a cluster that was switched off go on without the votes that it waits for."""
         self.restarting.accept()
         self._end_search_if_over(now)
-        return self.restarting.why_it_waits()
 
     # --- for operators, and for the other machines of this member --------------------------------------------------
 
@@ -334,6 +333,7 @@ class PartitionCoordinator:
             self._search.asks_newcomers = True
             plan = self.restarting.consider(sides, now)
             if plan is None:
+                self.draining.tell_handed_over(now)  # who waits here has nothing to hand over
                 return
             found = found._replace(table=plan.table or found.table)
         self._search = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.words import counted
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
@@ -45,12 +45,12 @@ class Restarting:
         """Go on without the majority, as an operator says; not without a partition."""
         self._is_accepted = True
 
-    def why_it_waits(self) -> str:
-        """Say why the cluster does not go on; empty: it does, or need not."""
-        if not self.waits_for:
+    def why_it_cannot_go_on(self) -> str:
+        """Say why not even an operator lets the cluster go on; empty: one can."""
+        if not self._lacking:
             return ""
-        without = f"no member that is here has all of {counted(self._lacking, 'partition')}: " if self._lacking else ""
-        return f"{without}start {', '.join(self.waits_for)}"
+        lacking = counted(self._lacking, "partition")
+        return f"no member that is here has all of {lacking}: start {', '.join(self.waits_for)}"
 
     def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         """Return how the cluster goes on; None: it waits."""
@@ -73,7 +73,9 @@ class Restarting:
     def _wait(self, plan: Restart) -> None:
         holders = {former for row in plan.lacking.values() for former in row}
         self._lacking = len(plan.lacking)
-        waits_for = tuple(sorted(holders.union(plan.absent_voters)))
+        # A member can be known by the incarnation that held data, and by the one for which its process votes.
+        known = {address_of(each): each for each in (*sorted(plan.absent_voters), *sorted(holders))}
+        waits_for = tuple(known[address] for address in sorted(known))
         if waits_for != self.waits_for:
             self.waits_for = waits_for
             self._out.record(RestartWaits(waits_for, len(plan.lacking), plan.lacks_majority))

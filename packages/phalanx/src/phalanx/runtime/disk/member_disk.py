@@ -212,8 +212,8 @@ class MemberDisk:
         if self._copied is not None and self._index.began.get(self._copied[0]) == self._copied[1]:
             return None  # it is under way
         self._copied = None
-        size = sum(each.size for each in self._segments)
-        if size <= LEAST_SEGMENTS * SEGMENT_BYTES or size <= 2 * count_live_bytes():
+        # The files count, and not what is in them: each start leaves one that is not full.
+        if len(self._segments) * SEGMENT_BYTES <= 2 * count_live_bytes():
             return None
         oldest = self._index.oldest()
         if oldest is not None:
