@@ -115,7 +115,7 @@ def _troubles(log: StoredLog, report: dict[str, Any]) -> list[str]:
     lines = damages_in_words(log.found)
     if len(lines) > _MOST_DAMAGES:
         lines[_MOST_DAMAGES:] = [f"and {len(lines) - _MOST_DAMAGES:,} places more (--json names all)"]
-    if log.found.torn is not None:
+    if log.found.torn is not None and log.user is None:  # else the last block was being written
         lines.append(torn_in_words(log.found.torn))
     if report["refused"] and not log.found.damages:
         lines.append(report["refused"])
