@@ -10,6 +10,7 @@ from phalanx_proof.sim.result import repeat_command
 from phalanx_proof.sim.run import run
 from planted_bugs import CANARIES
 from planted_bugs.cuts import CUT_CANARIES
+from planted_bugs.disk import DISK_CANARIES, DISK_WORLDS
 from planted_bugs.driver import DRIVER_CANARIES
 from planted_bugs.eviction import EVICTION_CANARIES
 from planted_bugs.idle import IDLE_CANARIES
@@ -140,6 +141,8 @@ def test_every_canary_has_an_expectation() -> None:
     expected = {
         *FOUND_BY,
         *CUT_CANARIES,
+        *DISK_CANARIES,  # see test_outage_histories
+        *DISK_WORLDS,
         *DRIVER_CANARIES,  # see test_exhaustion
         *MIGRATION_CANARIES,
         *MEMBERSHIP_CANARIES,

@@ -266,7 +266,8 @@ class Faults:
             case FaultKind.CRASH | FaultKind.MEMORY:
                 return host.node is not None and (not host.has_joined or self._others(host, staying=False))
             case FaultKind.LEAVE:
-                return host.has_joined and not host.is_leaving and self._others(host, staying=True)
+                takes_along = not (self._world.options.restarts or self._others(host, staying=True))
+                return host.has_joined and not host.is_leaving and not takes_along
             case FaultKind.DEMOTE:
                 return host.has_joined and self._world.holds_data(host) and host.wants_lite is None
             case (

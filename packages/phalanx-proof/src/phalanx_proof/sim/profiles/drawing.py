@@ -111,7 +111,8 @@ def _draw_outages(seed: int) -> HistoryOptions:
     settings = options.member_settings | {"restart_grace_ms": rng.choice((0, 500, 5_000))}
     absent = _draw_absent(Random(f"absent:{seed}"), outages[0].at_ms, options)
     apart = _draw_apart(Random(f"apart:{seed}"), outages[-1].at_ms, options)
-    faults = tuple(sorted((*options.faults, *outages, *absent, *apart), key=lambda fault: fault.at_ms))
+    leaves = _draw_orderly_stop(Random(f"stop:{seed}"), options)
+    faults = tuple(sorted((*options.faults, *outages, *absent, *apart, *leaves), key=lambda fault: fault.at_ms))
     options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
     if Random(f"alone:{seed}").random() < 0.8:
         return options
@@ -124,6 +125,15 @@ def _draw_absent(rng: Random, outage_at: Millis, options: HistoryOptions) -> lis
     if rng.random() < 0.5 or outage_at < away_ms:
         return []
     return [Fault(outage_at - away_ms, FaultKind.CRASH, rng.randrange(options.members), lasts_ms=away_ms + 1)]
+
+
+def _draw_orderly_stop(rng: Random, options: HistoryOptions) -> list[Fault]:
+    """Draw, for a fifth of the histories, that all members leave, the first seed as the last one, and come back behind it."""
+    if rng.random() < 0.8:
+        return []
+    at = options.duration_ms // 2
+    others = [Fault(at, FaultKind.LEAVE, host, lasts_ms=6_000) for host in range(1, options.hosts)]
+    return [*others, Fault(at + rng.choice((500, 1_000, 2_000)), FaultKind.LEAVE, 0, lasts_ms=500)]
 
 
 def _draw_apart(rng: Random, outage_at: Millis, options: HistoryOptions) -> list[Fault]:

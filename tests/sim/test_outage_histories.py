@@ -1,0 +1,61 @@
+"""Histories in which all processes end at once and come back with their folders; and logs and restarts that go wrong."""
+
+import pytest
+
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
+from planted_bugs.disk import DISK_CANARIES, DISK_WORLDS
+from support.planted import find
+
+LOG_OF = {
+    "log-no-puts": Profile.DEFAULT,
+    "log-no-removals": Profile.DEFAULT,
+    "log-no-updates": Profile.DEFAULT,
+    "log-no-clears": Profile.BOUNDED,
+    "log-no-journal-changes": Profile.JOURNAL,
+    "log-no-steps": Profile.STAGING,
+    "log-no-writes-to-copies": Profile.DEFAULT,
+    "log-no-chunks": Profile.DEFAULT,
+    "log-no-epochs": Profile.DEFAULT,
+    "log-no-drops": Profile.DEFAULT,
+    "log-no-dropped-copies": Profile.MIGRATIONS,
+    "log-no-divisions": Profile.MIGRATIONS,
+    "log-no-ends": Profile.CUTS,
+    "log-no-plain-puts": Profile.DEFAULT,
+    "log-no-outcomes": Profile.DEFAULT,
+    "log-plain-puts-first": Profile.DEFAULT,
+    "copy-past-steps": Profile.OUTAGE,
+    "believe-every-beginning": Profile.OUTAGE,
+    "begin-times-anew": Profile.OUTAGE,
+}
+"""Bugs of logs, to the profile whose histories have what the log misses."""
+
+RESTARTS = ("take-an-older-row", "restart-without-majority", "restart-without-holders", "forget-as-last-leaver")
+
+UNSEEN = {"take-the-smallest-position", "restart-with-the-same-versions", "forget-what-was-read"}
+"""Bugs that no drawn history tells of yet; tests of plans and of what is handed on do.
+
+Of holders that count, each has all that was acknowledged: the position matters after a power cut alone, and disks lose nothing here.
+"""
+
+
+def tells(result: Result) -> bool:
+    """Tell whether a history is wrong, and only with the bug."""
+    return bool(result.violations) and not run(draw_options(result.seed, Profile(result.profile))).violations
+
+
+def test_every_bug_of_the_disk_has_an_expectation() -> None:
+    assert {*LOG_OF, *RESTARTS, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
+
+
+@pytest.mark.parametrize("canary", LOG_OF)
+def test_a_log_that_does_not_give_the_replicas_in_memory_is_found(canary: str) -> None:
+    story = find(canary, [LOG_OF[canary]], range(60), tells).violations[0].story
+    assert "reading the log back gives the replicas in memory" in story or "LogIsWrong" in story
+
+
+@pytest.mark.parametrize("canary", RESTARTS)
+def test_a_restart_that_goes_wrong_is_found(canary: str) -> None:
+    find(canary, [Profile.OUTAGE], range(80), tells)
