@@ -22,7 +22,8 @@ class FaultKind(enum.StrEnum):
     CRASH = "crash"
     """The process ends without a word. `lasts_ms`: starts again after that; 0: not before the end of the faults."""
     OUTAGE = "outage"
-    """All processes end without a word, and start again within `lasts_ms`, in an order that `nth` says."""
+    """All processes end without a word (`what` is empty) or are told to leave ("leave"), and start again within `lasts_ms`, in an
+    order that `nth` says."""
     CRASH_ON = "crash-on"
     """As CRASH, when the `nth` message of the type named `what` has been handled by the host."""
     CRASH_SENDING = "crash-sending"

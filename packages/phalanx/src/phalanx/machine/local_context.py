@@ -22,6 +22,8 @@ class LocalContext(msgspec.Struct, frozen=True):
     out: Outbox
     clock: GridClock | None = None
     """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
+    has_folder: bool = False
+    """Whether what this member holds is on its disk."""
     stored_root: MemberId = MemberId("")
     """Who founded the cluster whose data this process has read from its folder; empty: it has read none, or a cluster has it."""
     voter: MemberId = MemberId("")

@@ -224,6 +224,11 @@ class MembershipService:
         self._logged = known
         return ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
 
+    def leaves_others(self, view: MembersView) -> bool:
+        """Return whether a member that leaves with this view leaves others behind that hold data, as far as it knows."""
+        has_left = self.majority.quorum.has_left
+        return any(member != self.this and not has_left(member) for member in view.data_members)
+
     @property
     def members(self) -> frozenset[MemberId]:
         """Return the members of the view."""

@@ -167,7 +167,7 @@ class ClusterLeft(WireMessage, tag=12, frozen=True):
     """The member has left its cluster in good order, and others have its vote."""
 
     keeps: bool = False
-    """Whether it had only waited to go on with what is in its folder, and others have not got that; False: they have all that it had."""
+    """Whether it leaves with replicas that nobody has got from it; False: others have all that it had."""
 
 
 class CleanEnd(WireMessage, tag=11, frozen=True):

@@ -229,9 +229,12 @@ class Faults:
         """Let all processes end, and each begin again at a time of its own."""
         order = Random(f"outage:{fault.nth}")
         for host in self._world.hosts:
-            if host.node is not None:
+            back_ms = order.randrange(1, fault.lasts_ms)
+            if fault.what == FaultKind.LEAVE and host.has_joined:
+                self._leave(host, back_ms)
+            elif host.node is not None:
                 host.is_leaving = False
-                self._world.crash(host, order.randrange(1, fault.lasts_ms))
+                self._world.crash(host, back_ms)
 
     def _between(self, fault: Fault, host: Host, other: Host) -> None:
         network, now = self._world.network, self._world.now

@@ -357,8 +357,8 @@ class World:
         """Return the node of a new incarnation on a host."""
         carried = after.carried if after is not None and after.rejoin else None
         config = self.options.node_config(host.number)
-        if restoration is not None and restoration.partition_count:
-            host.partition_count = restoration.partition_count
+        if after is None:
+            host.partition_count = restoration.partition_count if restoration is not None else 0
         if host.partition_count:
             config = msgspec.structs.replace(config, partition_count=host.partition_count)
         return Node(

@@ -108,6 +108,8 @@ def _draw_outages(seed: int) -> HistoryOptions:
         Fault(rng.randrange(options.duration_ms), FaultKind.OUTAGE, MASTER, lasts_ms=rng.choice((2, 500, 5_000)), nth=rng.randrange(1 << 30))
         for _ in range(rng.choice((1, 1, 2, 3)))
     ]  # fmt: skip
+    stops = Random(f"stops:{seed}")
+    outages = [msgspec.structs.replace(each, what="leave" if stops.random() < 0.3 else "") for each in outages]
     settings = options.member_settings | {"restart_grace_ms": rng.choice((0, 500, 5_000))}
     absent = _draw_absent(Random(f"absent:{seed}"), outages[0].at_ms, options)
     apart = _draw_apart(Random(f"apart:{seed}"), outages[-1].at_ms, options)

@@ -324,6 +324,10 @@ class QuorumState:
             footing = msgspec.structs.replace(footing, left=self.footing.left)
         return VoterHistory(self.voter, footing)
 
+    def has_left(self, member: MemberId) -> bool:
+        """Return whether a member has left in good order since the last stable view, as the master knows."""
+        return self._voices.get(member, member) in self.left
+
     def founders(self) -> tuple[MemberId, ...]:
         """Return who founded the cluster, and those that have merged into it; none before this member has joined."""
         return self.footing.founders if self.footing is not None else ()

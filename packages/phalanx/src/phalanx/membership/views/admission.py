@@ -67,7 +67,8 @@ class JoinRefusals:
     def _refusal(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> tuple[str, str]:
         """Return why the request can never be granted, and by which rule; empty: it can."""
         state, table, config = self._state, self._table, self._local.config
-        if refusal := refusal_of(sender, message, self._local.this, config, table.partition_count, table.has_data):
+        has_data = table.has_data or bool(self._local.stored_root)
+        if refusal := refusal_of(sender, message, self._local.this, config, table.partition_count, has_data):
             return refusal, "CS-09"
         if state.is_master and (refusal := self._why_not_spoken(message.release)):
             return refusal, VERSION

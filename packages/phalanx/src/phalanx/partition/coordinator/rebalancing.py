@@ -46,7 +46,7 @@ class Rebalancer:
         hold: PromotionHold,
         losses: LossRecords,
     ) -> None:
-        self._out, self._retry_ms = local.out, local.config.retry_interval_ms
+        self._out, self._retry_ms, self._has_folder = local.out, local.config.retry_interval_ms, local.has_folder
         self._publication = publication
         self._eligible = eligible
         self._hold = hold
@@ -115,8 +115,8 @@ class Rebalancer:
 
     def repair(self, now: Millis) -> None:
         """Take members that left out of the table, and end the migrations in which they took part (DL-05)."""
-        if self._hold.holds(now):
-            return
+        if self._hold.holds(now) or (self._has_folder and not self._eligible.staying()):
+            return  # the last members leave: each keeps what it has in its folder, and nobody begins anything anew
         view, before = self._publication.joined(), self._publication.table
         ended = self.migrations.on_departures(view.members, before)
         result = repair(before, view.members, self.migrations.undecided)
