@@ -147,7 +147,12 @@ class Node:
         """Returns whether this member knows that it is a member, also at a moment before the input that follows."""
         self._history = History()
         self._departures = DepartureReasons(self._history, self._out)
-        questions = CoordinatorQuestions(self.pause_detection.holds_until, self._departures.of, self._has_entries)
+        questions = CoordinatorQuestions(
+            self.pause_detection.holds_until,
+            self._departures.of,
+            self._has_entries,
+            lambda: self.membership.has_majority,
+        )
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
         self.data_merging = DataMerging(orphaned, ownership, self.grid.follower, self.grid.copies)
         if restored is not None:

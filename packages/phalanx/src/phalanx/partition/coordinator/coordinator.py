@@ -55,6 +55,8 @@ class CoordinatorQuestions(NamedTuple):
     """Returns how a member left that is no longer in the view."""
     has_entries: Callable[[], bool] = lambda: True
     """Returns whether this member holds any entry."""
+    has_majority: Callable[[], bool] = lambda: True
+    """Returns whether this side has the majority of the last stable view."""
 
 
 class PartitionCoordinator:
@@ -62,6 +64,7 @@ class PartitionCoordinator:
 
     def __init__(self, local: LocalContext, installed_table: InstalledTable, questions: CoordinatorQuestions) -> None:
         self._local = local
+        self._has_majority = questions.has_majority
         self._out = local.out
         self._installed = installed_table
         self.publication = TablePublication(local, installed_table)
@@ -347,6 +350,8 @@ class PartitionCoordinator:
     def _assign_first(self, now: Millis) -> None:
         if self._installed.is_assigned or not self.decides or not self._has_started or self._hold.holds(now):
             return
+        if self._local.has_folder and not self._has_majority():
+            return  # those who are missing can have in their folders what the partitions had before
         members = self._eligible.staying()
         if not members:
             return
