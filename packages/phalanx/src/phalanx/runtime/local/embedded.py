@@ -40,10 +40,6 @@ TABLE_PAUSE_S = 0.01
 T = TypeVar("T")
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class ReplyReceiver(Protocol):
     """Takes one reply, as a future does, and at once."""
 
@@ -73,8 +69,8 @@ class EmbeddedCaller:
         self._feed = feed
         self.local = LocalAccess(now, lambda: self._configured, fail=fail, measure_memory=measure_memory)
         """What is done at once where it is here."""
-        self.before_output: Callable[[], None] = _nothing
-        """Called before the program is told of a write that was done here at once."""
+        self.before_output: Callable[[], None] | None = None
+        """Called before the program is told of a write that was done here at once; None: nothing is to be done."""
         self._lent: list[LocalAccess] = []
         """Others that do the same."""
         self._last_id = 0
@@ -258,7 +254,8 @@ class EmbeddedMap(AsyncMap[K, V]):
             read = self._stored_of
             made = self._embedded.local.update(self.name, self._key_data(key), function, arguments)
             if not isinstance(made, int):
-                self._embedded.before_output()
+                if self._embedded.before_output is not None:
+                    self._embedded.before_output()
                 try:
                     return None if made.result is None else read(made.result)
                 except UnknownSchema as error:
@@ -286,6 +283,8 @@ class EmbeddedMap(AsyncMap[K, V]):
         is_for_ever = ttl is None and max_idle is None
         there = local.put(self.name, key_data, value_data) if is_for_ever else local.partition(key_data)
         if there is None:
+            if caller.before_output is not None:
+                caller.before_output()
             return
         number, ttl_ms, idle_ms = caller.next_id(), ttl_to_ms(ttl), idle_to_ms(max_idle)
         request = Put(number, self.name, key_data, value_data, ttl_ms, 0, caller.open_from, idle_ms)
