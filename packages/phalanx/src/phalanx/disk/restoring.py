@@ -46,6 +46,9 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
     if known.view is None or known.footing is None:
         return None
     footing = msgspec.structs.replace(after_master_loss(known.footing, known.view), left=known.footing.left)
+    if known.has_left:
+        # What was open when it left has been decided without it, by those that got its vote.
+        footing = msgspec.structs.replace(footing, pending=())
     history, kept = VoterHistory(known.voter, footing), OrphanedReplicas()
     for replica in replay.replicas.values():
         replica.deduplication.forget_times()
