@@ -120,10 +120,17 @@ class PartitionCoordinator:
             self.publication.keep_only(self._members)
             if self._search is not None:
                 self._search.on_view(view)
+            elif self._must_ask(before, view):
+                self._start_search(view, now)
         self._end_search_if_over(now)
         if self.decides:
             self._rebalancer.repair(now)
             self._go_on(now)
+
+    def _must_ask(self, before: MembersView | None, view: MembersView) -> bool:
+        """Return whether members have come that can have in their folders what is about to be assigned for the first time."""
+        came = before is None or not set(before.members).issuperset(view.members)
+        return came and self._local.has_folder and not self._installed.is_assigned
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """Stop deciding: this incarnation of the member is over."""
@@ -322,6 +329,7 @@ class PartitionCoordinator:
         self._searches_made += 1
         own = self._installed.answer_search(self._searches_made)
         self._search = TableSearch(self._local, own, view)
+        self._search.asks_newcomers = self._local.has_folder
         if self._search.waiting_for:
             self._out.record(TableSearchStarted(tuple(self._search.waiting_for)))
         self._search.ask(now)
@@ -333,7 +341,7 @@ class PartitionCoordinator:
         sides = self._search.stored_sides() if not found.table.is_assigned else {}
         # Who has left a cluster in good order founds no other one: those who stayed have the data.
         if any(side.table is not None for side in sides.values()) or self._local.this in sides:
-            self._search.asks_newcomers = True
+            self._search.asks_newcomers = True  # some can have no folder, and so this master
             plan = self.restarting.consider(sides, now)
             if plan is None:
                 self.draining.tell_handed_over(now)  # who waits here has nothing to hand over
