@@ -202,9 +202,10 @@ def forget_as_last_leaver(node: Node) -> None:
     original = node._log_end
 
     def log_end() -> None:
-        last = node.log.last_lsn
+        record = node.membership.last_view_record
         original()
-        if node.log.last_lsn == last and node.grid.stored() is None:
+        view = record()
+        if view is not None and not node.membership.leaves_others() and node.grid.stored() is None:
             node.log.add(ClusterLeft())
 
     replace(node, "_log_end", log_end)

@@ -63,8 +63,8 @@ def _may_serve(host: Host, now: Millis) -> bool:
 def _unmet_replication(joined: list[Host], world: World) -> list[str]:
     unmet = []
     for host in joined if world.options.restarts else ():
-        if waits_for := host.running_node.coordinator.restarting.waits_for:
-            unmet.append(f"{host.member} waits for {', '.join(waits_for)} before the cluster goes on")
+        if (restarting := host.running_node.coordinator.restarting).is_waiting:
+            unmet.append(f"{host.member} waits for {', '.join(restarting.waits_for)} before the cluster goes on")
     table = joined[0].table
     for host in joined:
         if host.table != table and table is not None and host.table is not None:

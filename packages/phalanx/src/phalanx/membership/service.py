@@ -224,10 +224,15 @@ class MembershipService:
         self._logged = known
         return ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
 
-    def leaves_others(self, view: MembersView) -> bool:
-        """Return whether a member that leaves with this view leaves others behind that hold data, as far as it knows."""
-        has_left = self.majority.quorum.has_left
-        return any(member != self.this and not has_left(member) for member in view.data_members)
+    def last_view_record(self) -> ViewRecord | None:
+        """Return what the log has to say of the view with which this incarnation has ended; None: it had none."""
+        view, quorum = self.state.last_view, self.majority.quorum
+        return None if view is None else ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
+
+    def leaves_others(self) -> bool:
+        """Return whether this member, which has left, leaves others behind that hold data, as far as it knows."""
+        view, has_left = self.state.last_view, self.majority.quorum.has_left
+        return view is not None and any(member != self.this and not has_left(member) for member in view.data_members)
 
     @property
     def members(self) -> frozenset[MemberId]:

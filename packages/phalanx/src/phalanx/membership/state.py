@@ -49,6 +49,8 @@ class MembershipState:
         such case.
         """
         self.founded_at = founded_at
+        self.last_view: MembersView | None = None
+        """The view with which this incarnation ended; None: it has not, or had none."""
 
     @property
     def view(self) -> MembersView | None:
@@ -116,6 +118,7 @@ class MembershipState:
 
     def end(self) -> None:
         """End this incarnation: it has no view and no master."""
+        self.last_view = self.view
         self.installed = msgspec.structs.replace(self.installed, view=None, members=frozenset())
         self.exclusion = None
         self.follow(None, RoleEvent.ENDS)

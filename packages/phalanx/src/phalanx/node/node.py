@@ -134,7 +134,7 @@ class Node:
         orphaned = kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas()
         restored = orphaned.take_restored()
         root = restored.side.root if restored is not None else MemberId("")
-        has_folder = log is not None and log.is_on
+        has_folder = log is not None and log.is_lasting
         local = LocalContext(this, config, this_release(release_name), self._out, self.clock, has_folder, root, voter)
         self.membership = MembershipService(local, carried)
         ownership = Ownership(this, config, log)
@@ -462,15 +462,17 @@ class Node:
 
     def _log_end(self) -> None:
         """Log what becomes of the replicas that this incarnation had."""
-        view = self._driver_has[0]
         if any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in self._out.effects):
             if self.grid.stored() is None:  # else the next incarnation takes over what was read, as it is
                 self.log.add(IncarnationEnded())
-        elif view is not None and self.membership.leaves_others(view):
+        elif self.membership.leaves_others():
             # 1. All members are stopped at once. 2. Nobody can take from the others what they hold. 3. All are started again.
             keeps = self.grid.stored() is not None or self.this in self.installed_table.table.members
             self.log.add(ClusterLeft(keeps))
-        # The last one that leaves keeps all that it has, also the votes: the cluster can be started again.
+        elif (record := self.membership.last_view_record()) is not None:
+            self.log.add(
+                record
+            )  # the last one that leaves keeps all that it has, also the votes: it can be started again
 
     def _refuse(self, caller: Target, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))

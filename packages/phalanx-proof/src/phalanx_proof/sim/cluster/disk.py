@@ -37,8 +37,10 @@ class SegmentHeader(msgspec.Struct, frozen=True):
 class SimDisk:
     """The folder of one host, through all processes that start there."""
 
-    def __init__(self, seed: str) -> None:
-        self.log = ReplicaLog()
+    def __init__(self, seed: str, *, is_lasting: bool = True) -> None:
+        """`is_lasting`: whether a process that starts here again reads what is there."""
+        self._is_lasting = is_lasting
+        self.log = ReplicaLog(is_lasting=is_lasting)
         """Where the machines of the present process add records."""
         self.replay = Replay()
         """The replicas of what was written so far."""
@@ -96,5 +98,5 @@ class SimDisk:
         for each in self._written:
             replay.take(each.lsn, each.record, each.at)
         replay.cluster = self._index.cluster
-        self.log = ReplicaLog(last_lsn)
+        self.log = ReplicaLog(last_lsn, is_lasting=self._is_lasting)
         return restore(replay, self._last_stamp, self.log)

@@ -348,7 +348,7 @@ class World:
         if not self.options.disks:
             return None
         if host.disk is None or not self.options.restarts:
-            host.disk = SimDisk(f"disk:{self.options.seed}:{host.number}")
+            host.disk = SimDisk(f"disk:{self.options.seed}:{host.number}", is_lasting=self.options.restarts)
         return host.disk.begin_process()
 
     def _new_node(

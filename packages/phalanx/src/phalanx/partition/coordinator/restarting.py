@@ -27,6 +27,7 @@ class Restarting:
         """Since when it could go on without those that are missing; None: it cannot."""
         self._is_accepted = False
         """Whether an operator has said that it goes on without the majority."""
+        self.is_waiting = False
         self._lacking = 0
         """How many partitions no present member has as a whole."""
         self.waits_for: tuple[MemberId, ...] = ()
@@ -38,7 +39,7 @@ class Restarting:
     def forget(self) -> None:
         """Forget everything: the cluster goes on, or another member leads."""
         self._has_enough_since = None
-        self._is_accepted, self._lacking = False, 0
+        self._is_accepted, self.is_waiting, self._lacking = False, False, 0
         self.waits_for = ()
 
     def accept(self) -> None:
@@ -72,7 +73,7 @@ class Restarting:
 
     def _wait(self, plan: Restart) -> None:
         holders = {former for row in plan.lacking.values() for former in row}
-        self._lacking = len(plan.lacking)
+        self.is_waiting, self._lacking = True, len(plan.lacking)
         # A member can be known by the incarnation that held data, and by the one for which its process votes.
         known = {address_of(each): each for each in (*sorted(plan.absent_voters), *sorted(holders))}
         waits_for = tuple(known[address] for address in sorted(known))

@@ -46,10 +46,12 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     voters = frozenset(side.history.voter for side in sides.values())
     left = {voter for side in sides.values() for voter in side.history.footing.left}
     latest = max((footing.stable, *footing.pending), key=lambda view: view.number)
-    absent = tuple(voter for voter in latest.voters if voter not in voters | left)
+    without_majority = find_lacking(footing, voters | left)
+    wanted = dict.fromkeys([*latest.voters, *(without_majority.voters if without_majority is not None else ())])
+    absent = tuple(voter for voter in wanted if voter not in voters | left)
     # Folders of two clusters have no majority in common.
     are_apart = len({side.history.footing.root for side in sides.values()}) > 1
-    lacks_majority = are_apart or find_lacking(footing, voters | left) is not None
+    lacks_majority = are_apart or without_majority is not None
     newest = _newest_rows(sides)
     if newest is None:
         return Restart(None, {}, absent, lacks_majority)
