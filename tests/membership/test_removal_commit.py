@@ -5,10 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.common.quorum import QuorumRecord, VoterHistory
+from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.wire import messages as m
@@ -19,13 +22,18 @@ A, B, C, D, E = map(MemberId, "ABCDE")
 pytestmark = pytest.mark.rows("PX-33")
 
 
+def quorum_of(member: MemberId) -> QuorumState:
+    """One with leases: it waits for its own acknowledgement, too."""
+    return QuorumState(LocalContext(member, NodeConfig(lease_ms=4_000), this_release(), Outbox()), None)
+
+
 def view(version: int, *members: MemberId) -> MembersView:
     return MembersView(version, A, members)
 
 
 def master_of(*members: MemberId) -> QuorumState:
     """The master of a stable view, its first."""
-    quorum = QuorumState(A, None, Outbox(), awaits_itself=True)
+    quorum = quorum_of(A)
     quorum.on_view_made(view(1, A))
     quorum.record_view_ack(A, 1, A)
     quorum.on_view_made(view(2, *members))
@@ -102,7 +110,7 @@ def test_who_leaves_in_good_order_counts_and_so_does_an_operators_word() -> None
 
 
 def test_a_new_master_begins_with_what_its_own_list_lacks() -> None:
-    quorum = QuorumState(B, None, Outbox(), awaits_itself=True)
+    quorum = quorum_of(B)
     quorum.adopt(view(2, A, B, C), master_of(A, B, C).footing, is_master=False)
     assert quorum.is_removal_committed
     handed_over = MembersView(3, A, (B, C))
@@ -120,7 +128,7 @@ def handed_over_by_one_of_four() -> tuple[MembersView, QuorumRecord]:
 
 
 def member(name: MemberId) -> QuorumState:
-    quorum = QuorumState(name, None, Outbox(), awaits_itself=True)
+    quorum = quorum_of(name)
     quorum.adopt(view(2, A, B, C, D), master_of(A, B, C, D).footing, is_master=False)
     return quorum
 

@@ -27,7 +27,10 @@ from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, 
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, this_release
 from phalanx.common.view import MembersView
+from phalanx.disk.replay import Replay
+from phalanx.disk.restoring import restore
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.machine.effects import Answer, Finished, Record, Send
 from phalanx.machine.inputs import (
     Call,
@@ -46,6 +49,7 @@ from phalanx.membership.service import MembershipService
 from phalanx.node.local_access import LocalAccess
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+from phalanx.wire.disk_records import LogRecord
 
 Kind = TypeVar("Kind", bound=m.Reply)
 
@@ -87,6 +91,14 @@ def name_of(target: str) -> str:
     return address_of(Address(target)).rpartition(":")[0]
 
 
+def read_back(written: Iterable[tuple[int, LogRecord, int]]) -> Replay:
+    """What a log gives."""
+    replay = Replay()
+    for each in written:
+        replay.take(*each)
+    return replay
+
+
 class Link:
     """One connection in one direction; `queue` holds messages, and at its end perhaps the news that it broke."""
 
@@ -100,10 +112,13 @@ class Link:
 class Cluster:
     """Some members, their links, and one clock."""
 
-    def __init__(self, names: str = "", *, seeds: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, names: str = "", *, seeds: str | None = None, has_folders: bool = False, **settings: Any
+    ) -> None:
         """Each letter of `names` is a member; they have joined, in this order, when this returns.
 
-        `seeds`: names that every member gets as seeds; by default the first member.
+        `seeds`: names that every member gets as seeds; by default the first member. `has_folders`: each name has a folder, which
+        its next process starts with.
         """
         self.now = 100_000
         self.settings = {"partition_count": 1, "backup_count": 1} | settings
@@ -115,6 +130,10 @@ class Cluster:
         self.cuts: set[frozenset[str]] = set()
         self.events: list[tuple[str, Any]] = []
         """Every recorded event, with the name of its member, in order."""
+        self.folders: dict[str, list[tuple[int, LogRecord, int]]] = {}
+        """What the log of each name has: number, record, and when it was written."""
+        self._has_folders = has_folders
+        self._stamps: dict[str, int] = {}
         self.finished: dict[str, Finished] = {}
         """How the latest incarnation of a member ended."""
         self.replies: dict[int, m.Reply] = {}
@@ -140,15 +159,22 @@ class Cluster:
         self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
         asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
         config = NodeConfig(seeds=asked, **(EXACT_TIMES | self.settings | settings))
+        log = after_log = None
+        if self._has_folders:
+            written = self.folders.setdefault(name, [])
+            log = ReplicaLog(written[-1][0] if written else 0)
+            after_log = restore(read_back(written), self._stamps.get(name, 0), log) if after is None else None
+        origin = after or after_log
         node = self.nodes[name] = Node(
             member_id(address(name), f"{name}{number}"),
             config,
-            kept=after.kept if after else None,
-            carried=after.carried if after else None,
+            kept=origin.kept if origin else None,
+            carried=origin.carried if origin else None,
+            log=log,
         )
         self.finished.pop(name, None)
         self._woken[name] = self.now - 1
-        self.feed(name, Started(after.past if after else None))
+        self.feed(name, Started(origin.past if origin else None))
         return node
 
     def join(self, name: str, *, seeds: str | None = None, after: Finished | None = None) -> Node:
@@ -201,9 +227,19 @@ class Cluster:
         self._deadlines.pop(name, None)
         effects = node.handle(event, self.now)
         node.validate()
+        if self._has_folders:
+            self._write_log(name, node)
         for effect in effects:
             self._carry_out(name, node, effect)
         self._check(node)
+
+    def _write_log(self, name: str, node: Node) -> None:
+        """Write what an input has logged: the process can end at any moment."""
+        appended = node.log.take()
+        if appended is not None:
+            numbered = enumerate(appended.records, appended.first_lsn)
+            self.folders[name] += [(lsn, record, self.now) for lsn, record in numbered]
+            self._stamps[name] = node.clock.read(self.now)
 
     def _carry_out(self, name: str, node: Node, effect: Any) -> None:
         if isinstance(effect, Send):

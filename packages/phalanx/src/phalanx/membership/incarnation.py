@@ -75,10 +75,10 @@ class Incarnation:
         """Note the time while this member joins."""
         self._inheritance.note_time(now)
 
-    def leave(self) -> None:
-        """End, because the cluster does not need this member any more."""
+    def leave(self, successors: MembersView | None = None) -> None:
+        """End, because the cluster does not need this member any more. `successors`: the view to which it leaves."""
         self._local.out.record(Left(self._state.joined().version))
-        self.end("left")
+        self.end("left", successors=successors)
 
     def eject(self, by: MemberId, view: MembersView, rule: str) -> None:
         """Come back, as a new member, to others that go on without this one."""
@@ -91,7 +91,7 @@ class Incarnation:
         if self._wishes.to_leave:
             # The last acknowledgement: the master can count its vote, which no other member gets any more.
             self._local.out.send(sender, MembersAck(view.version, view.maker))
-            self.leave()
+            self.leave(view)
         else:
             self.eject(sender, view, "CS-24")
 
@@ -102,9 +102,16 @@ class Incarnation:
         else:
             self.end(reason, rejoin=view.members)
 
-    def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
+    def end(
+        self,
+        reason: str,
+        rejoin: tuple[MemberId, ...] = (),
+        *,
+        failed: bool = False,
+        successors: MembersView | None = None,
+    ) -> None:
         """End. `rejoin`: the members to which the process comes back with another incarnation."""
         finished = self._inheritance.leave(self._local.this, reason, rejoin, failed=failed)
-        self._state.end()
+        self._state.end(successors)
         self._local.out.add(finished)
         self._local.out.tell(IncarnationOver())

@@ -35,8 +35,9 @@ class MasterDuties:
         """Members that asked to leave and are still in the view."""
         self.demoting: set[MemberId] = set()
         """Members that become lite and still hold replicas."""
-        self.departing: dict[MemberId, tuple[int, MemberId]] = {}
-        """Member that left in good order to the version of the view without it and its vote, until it says that it is over."""
+        self.departing: dict[MemberId, tuple[int, MemberId | None]] = {}
+        """Member that left in good order to the version of the view without it and its vote (None: it keeps that), until it says
+        that it is over."""
         self.evacuation: Evacuation | None = None
         """What is to be moved before members that are still connected are removed. None: nothing."""
         self._stops_whole = False

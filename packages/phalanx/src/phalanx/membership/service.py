@@ -120,7 +120,7 @@ class MembershipService:
         lease, founded_at = Lease(this, config.lease_ms, carried), carried.founded_at if carried is not None else None
         state = self.state = MembershipState(local, lease, duties, founded_at)
         wishes = self.wishes = OwnWishes(local, state, duties, table)
-        quorum = QuorumState(this, carried, out, awaits_itself=config.lease_ms > 0)
+        quorum = QuorumState(local, carried)
         majority = self.majority = Majority(local, state, suspicions, quorum)
 
         # What is sent, and which members this one expects to hear.
@@ -231,7 +231,7 @@ class MembershipService:
 
     def leaves_others(self) -> bool:
         """Return whether this member, which has left, leaves others behind that hold data, as far as it knows."""
-        view, has_left = self.state.last_view, self.majority.quorum.has_left
+        view, has_left = self.state.left_to, self.majority.quorum.has_left
         return view is not None and any(member != self.this and not has_left(member) for member in view.data_members)
 
     @property

@@ -51,6 +51,8 @@ class MembershipState:
         self.founded_at = founded_at
         self.last_view: MembersView | None = None
         """The view with which this incarnation ended; None: it has not, or had none."""
+        self.left_to: MembersView | None = None
+        """The view that goes on without this member, as far as it was told; None: this incarnation has not ended."""
 
     @property
     def view(self) -> MembersView | None:
@@ -116,9 +118,9 @@ class MembershipState:
         """Go on without those that went on without this member."""
         self.exclusion = None
 
-    def end(self) -> None:
-        """End this incarnation: it has no view and no master."""
-        self.last_view = self.view
+    def end(self, successors: MembersView | None) -> None:
+        """End this incarnation: it has no view and no master. `successors`: the view to which it leaves."""
+        self.last_view, self.left_to = self.view, successors or self.view
         self.installed = msgspec.structs.replace(self.installed, view=None, members=frozenset())
         self.exclusion = None
         self.follow(None, RoleEvent.ENDS)

@@ -133,6 +133,10 @@ class ViewAccepted(Event, frozen=True):
     before: str
     """The counted votes before that, in words."""
     rule: str
+    number: int = 0
+    """The number of the view among the stable ones."""
+    voters: tuple[MemberId, ...] = ()
+    """The members whose votes count from now on."""
 
 
 class MajorityChanged(Event, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.node.node import Node
 from phalanx.wire.join_events import Joined
-from phalanx.wire.view_events import MemberRemoved, ViewStable
+from phalanx.wire.view_events import MemberRemoved, ViewAccepted, ViewStable
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
@@ -45,6 +45,8 @@ class MajorityChecker(Checker):
             self._on_joined(member, event)
         elif isinstance(event, ViewStable):
             self._on_stable(member, event, now)
+        elif isinstance(event, ViewAccepted):
+            self._on_accepted(member, event)
         elif isinstance(event, MemberRemoved) and event.reason == "it left":
             self._left.add(address_of(event.removed))
 
@@ -71,6 +73,12 @@ class MajorityChecker(Checker):
         for earlier, later in ((before, event.number), (event.number, after)):
             if earlier is not None and later is not None and not self._follows(known[later], known[earlier]):
                 self._say(now, f"{known[later]} ({later}) has no majority of {known[earlier]} ({earlier})")
+
+    def _on_accepted(self, member: MemberId, event: ViewAccepted) -> None:
+        """Compare only what follows with the view that an operator has accepted, even by mistake."""
+        founder = self._cluster_of.get(member) or self._root_of.get(member, member)
+        self._stable[founder] = {event.number: event.voters}
+        self._besides[event.voters] = tuple(each for each in event.members if each not in event.voters)
 
     def _say(self, now: Millis, text: str) -> None:
         self._findings.add(now, "each stable view has the majority of the one before it", text)

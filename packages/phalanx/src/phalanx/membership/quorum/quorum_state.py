@@ -20,7 +20,7 @@ from phalanx.common import quorum as rules
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.view import MembersView
-from phalanx.machine.outbox import Outbox
+from phalanx.machine.local_context import LocalContext
 from phalanx.wire.view_events import MajorityChanged, ViewAccepted, ViewStable
 
 
@@ -44,13 +44,13 @@ class _Missing:
 class QuorumState:
     """The footing of the present view, as this member knows it."""
 
-    def __init__(
-        self, this: MemberId, carried: QuorumHandover | None, outbox: Outbox, *, awaits_itself: bool = False
-    ) -> None:
-        """`awaits_itself`: whether this member is told, like others, when it has a view itself (with leases)."""
-        self._this = this
-        self._out = outbox
-        self._awaits_itself = awaits_itself
+    def __init__(self, local: LocalContext, carried: QuorumHandover | None) -> None:
+        self._this = this = local.this
+        self._out = local.out
+        self._awaits_itself = local.config.lease_ms > 0
+        """Whether this member is told, like others, when it has a view itself."""
+        self._has_folder = local.has_folder
+        """Whether what members hold outlives their processes."""
         memory = carried.memory if carried is not None else None
         self._remembered = memory.footing if memory is not None else None
         """What this process knew when its last incarnation ended."""
@@ -167,10 +167,18 @@ class QuorumState:
         number = self.footing.number if self.footing is not None else 0
         base = msgspec.structs.replace(base, number=number)
         former = tuple((member, self._voices[member]) for member in view.members if member in self._voices)
-        if left is None:
+        if left is None or self.keep_votes(view):
             return rules.next_record(base, view, former, self.left)
         all_left = {*self.left, left}
         return msgspec.structs.replace(rules.next_record(base, view, former, all_left), left=tuple(sorted(all_left)))
+
+    def keep_votes(self, view: MembersView) -> bool:
+        """Return whether members that leave to this view keep their votes: nobody in it holds data, and they come back with theirs.
+
+        1. A, which has all data in its folder, leaves C, which holds none. 2. A is started again, cannot reach C, and goes on
+        with its data and its vote. 3. C, which counts A's vote too, gets a member, and begins everything empty.
+        """
+        return self._has_folder and not view.data_members and self._view is not None and bool(self._view.data_members)
 
     def adopt(self, view: MembersView, footing: QuorumRecord | None, *, is_master: bool) -> None:
         """Enter a view of this member's master, with the footing that came with it."""
@@ -301,7 +309,10 @@ class QuorumState:
             self._waiting_for.clear()
             self.left.clear()
             self._has_removed = False
-            self._out.record(ViewAccepted(self._view.version, self._view.members, before, "EL-63"))
+            stable = self.footing.stable
+            self._out.record(
+                ViewAccepted(self._view.version, self._view.members, before, "EL-63", stable.number, stable.voters)
+            )
             self._judge()
 
     # --- for others ------------------------------------------------------------------------------------------------

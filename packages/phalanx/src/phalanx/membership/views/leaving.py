@@ -96,8 +96,11 @@ class LastAcks:
         self._until = until
         self._awaits = True
         update = self._publisher.farewell(view)
+        quorum = self._majority.quorum
+        keep_votes = quorum.keep_votes(view)
         for member in members:
-            self._duties.departing[member] = view.version, self._majority.quorum.voices.get(member, member)
+            voter = None if keep_votes else quorum.voices.get(member, member)
+            self._duties.departing[member] = view.version, voter
             self._publisher.send(member, update)
 
     def on_ack(self, sender: MemberId, message: MembersAck) -> bool:
@@ -112,7 +115,7 @@ class LastAcks:
             self._majority.note_view(sender, message.version, message.maker)
         elif sender in departing and departing[sender][0] == message.version and message.maker == state.master:
             _, voter = departing.pop(sender)
-            if self._majority.quorum.record_departure(voter):
+            if voter is not None and self._majority.quorum.record_departure(voter):
                 return True
             if self._leaves and not departing:
                 state.tell_change()
@@ -165,8 +168,8 @@ class Resignation:
     def end_if_over(self, now: Millis) -> None:
         """Leave when all know the next master, or the time is over."""
         if self.hand_over is not None and self.hand_over.is_over(now):
-            self.hand_over = None
-            self._incarnation.leave()
+            successors, self.hand_over = self.hand_over.view, None
+            self._incarnation.leave(successors)
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
         """Tell a member that still speaks to this one which member is the master now."""
