@@ -58,6 +58,11 @@ class LogIndex:
         if follow is not None:
             follow(self, record.body, lsn, record.to_copy)
 
+    @property
+    def is_copying(self) -> bool:
+        """Whether a copy of one of the member's own replicas is not complete yet."""
+        return bool(self._to_disk)
+
     def needed_from(self, end: int) -> int:
         """Return the first record that a replica, or a copy that is not complete, needs. `end`: if none needs any."""
         return min([*self.began.values(), *self._arriving.values(), *self._to_disk.values()], default=end)

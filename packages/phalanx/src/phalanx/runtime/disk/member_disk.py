@@ -102,7 +102,9 @@ class MemberDisk:
             SegmentInUse(each.segment, each.first_lsn, 0, each.end - each.start) for each in found.extents
         ]
         self._copied: tuple[int, int] | None = None
-        """The partition whose replica is being copied to the disk, and where it began in the log before; None: none is."""
+        """The partition whose replica was to be copied to the disk last, and where it began in the log before."""
+        self._is_settled = False
+        """Whether nothing has happened since `find_copy` looked that gives another answer."""
         self._synced_lsn = self.log.last_lsn
 
     def __repr__(self) -> str:
@@ -187,6 +189,7 @@ class MemberDisk:
         before = self._end.chain if self._end is not None else 0
         self._end = LogPosition(number, 0, chain_start(self._heads[number].store, number, before), first)
         self._segments.append(SegmentInUse(number, first, index.needed_from(first), 0))
+        self._is_settled = False
         self._append(disk, appended, FIRST_BLOCK)
 
     def _append(self, disk: DiskLog, appended: Appended, flags: int = 0) -> None:
@@ -207,17 +210,19 @@ class MemberDisk:
 
         `count_live_bytes`: returns the size of what the member holds.
         """
-        if len(self._segments) < LEAST_SEGMENTS:
+        index = self._index
+        if self._copied is not None and index.began.get(self._copied[0]) != self._copied[1]:
+            self._copied, self._is_settled = None, False  # this copy is over
+        if self._is_settled or index.is_copying:
             return None
-        if self._copied is not None and self._index.began.get(self._copied[0]) == self._copied[1]:
-            return None  # it is under way
-        self._copied = None
+        self._is_settled = True
         # The files count, and not what is in them: each start leaves one that is not full.
-        if len(self._segments) * SEGMENT_BYTES <= 2 * count_live_bytes():
+        size = len(self._segments) * SEGMENT_BYTES
+        if len(self._segments) < LEAST_SEGMENTS or size <= 2 * count_live_bytes():
             return None
-        oldest = self._index.oldest()
+        oldest = index.oldest()
         if oldest is not None:
-            self._copied = oldest, self._index.began[oldest]
+            self._copied = oldest, index.began[oldest]
         return oldest
 
     # --- what the threads tell ---------------------------------------------------------------------------------------

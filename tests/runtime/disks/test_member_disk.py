@@ -1,0 +1,100 @@
+"""When a member copies a replica to its log: the log is long, and something has happened that can have made it so."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from phalanx.common.clock import GridClock
+from phalanx.runtime.disk import member_disk
+from phalanx.runtime.disk.member_disk import LEAST_SEGMENTS, MemberDisk
+from phalanx.runtime.disk.segment_files import SEGMENT_BYTES
+from phalanx.wire.disk_records import CopyBegun, DiskRecord, EpochBegun
+from support.disk_logs import LIMITS, until
+from support.disk_records import chunk, copy_start
+from support.harness import lone_id
+
+
+class DiskUnderTest:
+    """A disk with small segments, and how often it has asked how much the member holds."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(member_disk, "DiskLimits", lambda: LIMITS)
+        self._monkeypatch = monkeypatch
+        self.disk = MemberDisk.open(str(path), "test", "1", is_lasting=True)
+        self.disk.begin(lambda: (lone_id("A"), GridClock(0)), _fail)
+        self.live_bytes, self.counts = 0, 0
+
+    def write(self, *records: DiskRecord) -> None:
+        for each in records:
+            self.disk.log.add(each)
+        self.disk.write()
+
+    async def begin_segments(self, count: int) -> None:
+        """Let segments end early, until so many more have begun."""
+        wanted = len(self.disk._segments) + count
+        with self._monkeypatch.context() as patched:
+            patched.setattr(member_disk, "ROLL_BELOW_BYTES", LIMITS.segment_bytes)
+
+            def has_begun() -> bool:
+                self.write(EpochBegun(0, 1, "A", -1))
+                return len(self.disk._segments) == wanted
+
+            await until(has_begun, "a segment has begun")
+
+    def find(self, looks: int = 20) -> list[int]:
+        """What `find_copy` returns in so many turns."""
+        found = [self.disk.find_copy(self._count) for _ in range(looks)]
+        return [each for each in found if each is not None]
+
+    def _count(self) -> int:
+        self.counts += 1
+        return self.live_bytes
+
+
+def _fail(error: BaseException) -> None:
+    raise error
+
+
+def test_what_the_member_holds_is_counted_when_a_segment_began_or_a_copy_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def history() -> None:
+        used = DiskUnderTest(tmp_path / "data", monkeypatch)
+        used.write(EpochBegun(0, 1, "A", -1), EpochBegun(1, 1, "A", -1))
+        assert (used.find(), used.counts) == ([], 0)  # the log is short
+        used.live_bytes = 1024 * SEGMENT_BYTES
+        await used.begin_segments(LEAST_SEGMENTS)
+        assert (used.find(), used.counts) == ([], 1)
+        await used.begin_segments(1)
+        used.live_bytes = 0
+        assert (used.find(), used.counts) == ([0], 2)
+        used.write(CopyBegun(copy_start(0), "A", -1, True))
+        assert (used.find(), used.counts) == ([], 2)
+        used.write(chunk(0, last=True))
+        assert (used.find(), used.counts) == ([1], 3)
+        used.write(CopyBegun(copy_start(1), "A", -1, True), chunk(1, last=True))  # it was over within a turn
+        assert (used.find(), used.counts) == ([0], 4)
+        await used.disk.close(is_orderly=True)
+
+    asyncio.run(history())
+
+
+def test_a_copy_that_did_not_begin_is_wanted_again_when_a_segment_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that starts has no replica yet, although its log has."""
+
+    async def history() -> None:
+        used = DiskUnderTest(tmp_path / "data", monkeypatch)
+        used.write(EpochBegun(0, 1, "A", -1))
+        await used.begin_segments(LEAST_SEGMENTS)
+        assert used.find() == [0]
+        await used.begin_segments(1)
+        assert used.find() == [0]
+        used.write(CopyBegun(copy_start(0), "A", -1, True))
+        await used.begin_segments(1)
+        assert used.find() == []  # it is under way
+        await used.disk.close(is_orderly=True)
+
+    asyncio.run(history())
