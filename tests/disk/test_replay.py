@@ -11,7 +11,6 @@ from phalanx.codec.rows import pack_rows
 from phalanx.common.table import build_table
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.wire.disk_records import (
-    CleanEnd,
     ClusterLeft,
     CopyBegun,
     CopyDropped,
@@ -49,7 +48,7 @@ def test_a_replica_begins_empty_and_takes_writes() -> None:
     assert entries(replay) == {K[0]: W, K[1]: V}
     replica = replay.replicas[0]
     assert (replica.epoch, replica.leader, replica.seq, replica.ended) == (1, "A", 3, -1)
-    assert replay.began == {0: 1}
+    assert replay.index.began == {0: 1}
 
 
 def test_removals_and_clears_are_followed() -> None:
@@ -100,13 +99,13 @@ def test_a_copy_that_arrives_takes_the_place_of_the_replica_when_it_is_complete(
     assert entries(replay) == {K[1]: V, K[2]: W}
     assert (replay.replicas[0].seq, replay.replicas[0].ended) == (6, 4)
     assert replay.arriving == {}
-    assert replay.began == {0: 3}
+    assert replay.index.began == {0: 3}
 
 
 def test_writes_to_the_replica_do_not_go_to_the_copy_that_arrives() -> None:
     replay = replay_of(BEGUN, ARRIVES, put(0, 1, K[0], V))
     assert entries(replay) == {K[0]: V}
-    assert replay.arriving[0].copy.replica.entry_count() == 0
+    assert replay.arriving[0].replica.entry_count() == 0
 
 
 def test_a_copy_that_was_given_up_changes_nothing() -> None:
@@ -135,7 +134,7 @@ def test_a_copy_to_the_disk_takes_the_writes_of_its_replica() -> None:
     assert entries(replay) == before == {K[0]: V, K[1]: V, K[2]: W}
     replica = replay.replicas[0]
     assert (replica.epoch, replica.leader, replica.seq, replica.ended) == (2, "B", 3, 1)
-    assert replay.began == {0: 3}
+    assert replay.index.began == {0: 3}
 
 
 def test_a_replica_can_begin_with_its_copy_to_the_disk_alone() -> None:
@@ -161,16 +160,16 @@ def test_an_epoch_does_not_make_a_replica_anew() -> None:
     replica = replay.replicas[0]
     assert (replica.epoch, replica.leader, replica.seq, replica.ended) == (2, "B", 2, 1)
     assert set(entries(replay)) == {K[0], K[1]}
-    assert replay.began == {0: 1}
+    assert replay.index.began == {0: 1}
 
 
 def test_a_dropped_replica_is_gone_with_its_copy_to_the_disk() -> None:
     replay = replay_of(BEGUN, put(0, 1, K[0], V), TO_DISK, ReplicaDropped(0), chunk(0, {K[0]: V}, last=True))
     assert not replay.replicas
-    assert not replay.began
+    assert not replay.index.began
     replay_of(BEGUN, replay=replay, first=6)
     assert replay.replicas[0].entry_count() == 0
-    assert replay.began == {0: 6}
+    assert replay.index.began == {0: 6}
 
 
 def test_a_replica_is_divided_by_the_keys_of_its_children() -> None:
@@ -182,7 +181,7 @@ def test_a_replica_is_divided_by_the_keys_of_its_children() -> None:
     for child in children:
         assert set(entries(replay, child)) == {key for key in keys if partition_of(key, 2 * OF) == child}
         assert replay.replicas[child].seq == 12
-    assert replay.began == dict.fromkeys(children, 1)
+    assert replay.index.began == dict.fromkeys(children, 1)
 
 
 def test_a_division_of_what_is_not_here_changes_nothing() -> None:
@@ -196,25 +195,20 @@ def test_nothing_is_left_of_replicas_and_copies_behind_an_end(end: DiskRecord) -
         BEGUN, put(0, 1, K[0], V), arriving, TO_DISK, end, chunk(0, last=True), *to_copy(chunk(1, last=True))
     )
     assert not replay.replicas
-    assert not replay.began
+    assert not replay.index.began
     assert not replay.arriving
 
 
 def test_what_is_known_of_the_cluster_goes_on_behind_an_incarnation_and_ends_by_leaving() -> None:
     table = TableRecord(build_table([(lone_id("A"),)] * OF, [1] * OF), lone_id("A"))
     replay = Replay()
-    replay.cluster = KnownCluster(voter=lone_id("A"))
+    replay.index.cluster = KnownCluster(voter=lone_id("A"))
     replay_of(table, replay=replay)
-    assert (replay.cluster.table, replay.cluster.members) == (table.table, (lone_id("A"),))
+    assert (replay.index.cluster.table, replay.index.cluster.members) == (table.table, (lone_id("A"),))
     replay_of(IncarnationEnded(), replay=replay, first=2)
-    assert (replay.cluster.table, replay.cluster.voter) == (None, lone_id("A"))
+    assert (replay.index.cluster.table, replay.index.cluster.voter) == (None, lone_id("A"))
     replay_of(ClusterLeft(), replay=replay, first=3)
-    assert replay.cluster == KnownCluster(has_left=True)
-
-
-def test_an_orderly_end_is_noted() -> None:
-    assert not replay_of(BEGUN).is_clean
-    assert replay_of(BEGUN, CleanEnd()).is_clean
+    assert replay.index.cluster == KnownCluster(has_left=True)
 
 
 # --- beginnings --------------------------------------------------------------------------------------------------------
@@ -226,7 +220,7 @@ def test_a_beginning_that_is_not_listed_is_passed_over(begins: DiskRecord) -> No
     writes: list[DiskRecord | LogRecord] = [put(0, 9, K[0], V), *to_copy(put(0, 9, K[0], V), chunk(0, last=True))]
     replay = replay_of(begins, *writes, chunk(0, last=True), replay=Replay({5}, sure_from=50))
     assert not replay.replicas
-    assert not replay.began
+    assert not replay.index.began
     assert not replay.arriving
 
 

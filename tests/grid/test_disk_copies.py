@@ -81,7 +81,7 @@ def test_a_copy_is_a_beginning_and_chunks_and_the_replica_begins_there_then() ->
     began_at = len(disk.written()) + 1
     disk.copies.begin(0, disk.now)
     disk.turn()
-    assert disk.replay.began == {0: 1}
+    assert disk.replay.index.began == {0: 1}
     records = disk.written()
     assert kinds(records) == [CopyBegun, CopyChunk]
     begun = records[0].body
@@ -89,7 +89,7 @@ def test_a_copy_is_a_beginning_and_chunks_and_the_replica_begins_there_then() ->
     assert (begun.leader, begun.from_disk_copy, begun.start.seq, begun.start.of) == ("A", True, 8, OF)
     assert not any(record.to_copy for record in records)
     disk.finish()
-    assert disk.replay.began == {0: began_at}
+    assert disk.replay.index.began == {0: began_at}
     assert disk.is_as_in_memory()
 
 
@@ -104,7 +104,7 @@ def test_writes_between_chunks_are_in_the_copy() -> None:
     disk.written()
     assert number > 2
     assert disk.is_as_in_memory()
-    assert disk.replay.began[0] > 1
+    assert disk.replay.index.began[0] > 1
 
 
 def test_one_replica_is_copied_at_a_time() -> None:

@@ -78,7 +78,7 @@ def _damage(damage: LogDamage) -> dict[str, Any]:
 def _content(replay: Replay | None, at_least: KnownCluster, now: int) -> dict[str, Any]:
     """Describe what a member would begin with. `at_least`: what is known of the cluster where the log cannot be replayed."""
     replicas = replay.replicas if replay is not None else {}
-    began = replay.began if replay is not None else {}
+    began = replay.index.began if replay is not None else {}
     sums: dict[str, list[int]] = {}
     for replica in replicas.values():
         for name, store in replica.maps.items():
@@ -87,7 +87,7 @@ def _content(replay: Replay | None, at_least: KnownCluster, now: int) -> dict[st
                 of_map[0] += entries
                 of_map[1] += store.count_bytes()
     return {
-        **_cluster(replay.cluster if replay is not None else at_least),
+        **_cluster(replay.index.cluster if replay is not None else at_least),
         "maps": [
             {"map": name, "entries": entries, "bytes": size}
             for name, (entries, size) in sorted(sums.items())

@@ -1,11 +1,11 @@
-"""What the log of a running member has behind each replica, and what a new segment says of the cluster.
+"""Where in a log each replica and each open copy begins, and what the log says of the cluster: while it is written, and when it is read.
 
 The beginning of the log is not needed once each replica begins behind it, with a complete copy or empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from phalanx.wire.disk_records import (
     ReplicaDropped,
     ReplicasDivided,
     ReplicaStart,
+    SegmentStart,
     TableRecord,
     ViewRecord,
     after_leaving,
@@ -31,17 +32,33 @@ from phalanx.wire.disk_records import (
 from phalanx.wire.messages import CopyChunk
 
 
-class LogIndex:
-    """Follows what is appended to a log, as far as it matters for the beginning of another segment."""
+class _All:
+    """Contains every number."""
 
-    def __init__(self, cluster: KnownCluster, began: dict[int, int]) -> None:
-        """`began`: partition to the record with which its replica begins."""
+    def __contains__(self, number: object) -> bool:
+        return True
+
+
+ALL = _All()
+
+
+class LogIndex:
+    """Follows the records of a log, as far as it matters for the beginning of another segment."""
+
+    def __init__(
+        self, cluster: KnownCluster, began: dict[int, int], beginnings: Container[int] = ALL, sure_from: int = 0
+    ) -> None:
+        """`began`: partition to the record with which its replica begins. `beginnings`: the numbers of the records with which
+        replicas begin of which the log has everything. From `sure_from` on every beginning is one.
+        """
         self.cluster = cluster
         self.began = began
-        self._arriving: dict[int, int] = {}
+        self.arriving: dict[int, int] = {}
         """Partition to the record with which a copy from its owner begins."""
-        self._to_disk: dict[int, int] = {}
+        self.to_disk: dict[int, int] = {}
         """The same of a copy of the member's own replica."""
+        self._beginnings = beginnings
+        self._sure_from = sure_from
 
     def __repr__(self) -> str:
         return f"LogIndex(replicas={len(self.began)}, needed_from={self.needed_from(0)})"
@@ -58,18 +75,17 @@ class LogIndex:
         if follow is not None:
             follow(self, record.body, lsn, record.to_copy)
 
-    @property
-    def is_copying(self) -> bool:
-        """Whether a copy of one of the member's own replicas is not complete yet."""
-        return bool(self._to_disk)
+    def begins(self, lsn: int) -> bool:
+        """Return whether the log has everything of what begins with this record."""
+        return lsn >= self._sure_from or lsn in self._beginnings
 
     def needed_from(self, end: int) -> int:
         """Return the first record that a replica, or a copy that is not complete, needs. `end`: if none needs any."""
-        return min([*self.began.values(), *self._arriving.values(), *self._to_disk.values()], default=end)
+        return min([*self.began.values(), *self.arriving.values(), *self.to_disk.values()], default=end)
 
     def starts(self) -> tuple[ReplicaStart, ...]:
         """Return from where on the log has everything of each replica, and of copies that are not complete."""
-        unfinished = [*self._arriving.items(), *self._to_disk.items()]
+        unfinished = [*self.arriving.items(), *self.to_disk.items()]
         return tuple(ReplicaStart(*each) for each in sorted({*self.began.items(), *unfinished}))
 
     def oldest(self) -> int | None:
@@ -77,6 +93,9 @@ class LogIndex:
         return min(self.began, key=lambda partition: self.began[partition], default=None)
 
     # --- records -----------------------------------------------------------------------------------------------------
+
+    def _begin_segment(self, record: SegmentStart, lsn: int, to_copy: bool) -> None:
+        self.cluster = record.state
 
     def _note_view(self, record: ViewRecord, lsn: int, to_copy: bool) -> None:
         self.cluster = with_view(self.cluster, record)
@@ -95,33 +114,37 @@ class LogIndex:
 
     def _forget_replicas(self) -> None:
         self.began.clear()
-        self._arriving.clear()
-        self._to_disk.clear()
+        self.arriving.clear()
+        self.to_disk.clear()
 
     def _begin_epoch(self, record: EpochBegun, lsn: int, to_copy: bool) -> None:
-        self.began.setdefault(record.partition, lsn)
+        if self.begins(lsn):
+            self.began.setdefault(record.partition, lsn)
 
     def _begin_copy(self, record: CopyBegun, lsn: int, to_copy: bool) -> None:
-        (self._to_disk if record.from_disk_copy else self._arriving)[record.start.partition] = lsn
+        copies = self.to_disk if record.from_disk_copy else self.arriving
+        copies.pop(record.start.partition, None)
+        if self.begins(lsn):
+            copies[record.start.partition] = lsn
 
     def _take_chunk(self, chunk: CopyChunk, lsn: int, to_copy: bool) -> None:
         if not chunk.last:
             return
-        began = (self._arriving if to_copy else self._to_disk).pop(chunk.partition, None)
+        began = (self.arriving if to_copy else self.to_disk).pop(chunk.partition, None)
         if began is not None:
             self.began[chunk.partition] = began
         if to_copy:
-            self._to_disk.pop(chunk.partition, None)
+            self.to_disk.pop(chunk.partition, None)
 
     def _drop_copy(self, record: CopyDropped, lsn: int, to_copy: bool) -> None:
-        self._arriving.pop(record.partition, None)
+        self.arriving.pop(record.partition, None)
 
     def _drop(self, record: ReplicaDropped, lsn: int, to_copy: bool) -> None:
         self.began.pop(record.partition, None)
-        self._to_disk.pop(record.partition, None)
+        self.to_disk.pop(record.partition, None)
 
     def _divide(self, record: ReplicasDivided, lsn: int, to_copy: bool) -> None:
-        self._to_disk.pop(record.partition, None)
+        self.to_disk.pop(record.partition, None)
         began = self.began.pop(record.partition, None)
         if began is not None:
             children = children_of(record.partition, record.partition_count, record.former_count)
@@ -129,6 +152,7 @@ class LogIndex:
 
 
 _FOLLOW: dict[type, Callable[[LogIndex, Any, int, bool], None]] = {
+    SegmentStart: LogIndex._begin_segment,
     ViewRecord: LogIndex._note_view,
     TableRecord: LogIndex._note_table,
     IncarnationEnded: LogIndex._end_incarnation,

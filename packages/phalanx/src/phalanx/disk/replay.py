@@ -8,20 +8,18 @@ one, or as a part of one that was divided, and only if the log is known to have 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from phalanx.codec.hashing import partitions_of
 from phalanx.codec.rows import unpack_rows
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId, Millis
+from phalanx.disk.log_index import ALL, LogIndex
 from phalanx.grid.replica.mutation import APPLY, apply
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import Division
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.wire.disk_records import (
-    CleanEnd,
     ClusterLeft,
     CopyBegun,
     CopyDropped,
@@ -32,12 +30,6 @@ from phalanx.wire.disk_records import (
     PlainPuts,
     ReplicaDropped,
     ReplicasDivided,
-    SegmentStart,
-    TableRecord,
-    ViewRecord,
-    after_leaving,
-    with_table,
-    with_view,
 )
 from phalanx.wire.messages import CopyChunk, Mutation
 
@@ -46,41 +38,19 @@ class LogIsWrong(PhalanxError):
     """The records of a log do not follow from each other: this build cannot have written them so, or it has a bug."""
 
 
-class CopyInLog(NamedTuple):
-    """A copy of a replica that is not complete yet."""
-
-    copy: IncomingCopy
-    began: int
-    """The number of the record with which it began."""
-
-
-class _All:
-    """Contains every number."""
-
-    def __contains__(self, number: object) -> bool:
-        return True
-
-
 class Replay:
     """The replicas of a member as of the records that were given so far, in order."""
 
-    def __init__(self, beginnings: Container[int] = _All(), sure_from: int = 0) -> None:
-        """`beginnings`: the numbers of the records with which replicas begin of which the log has everything. From `sure_from`
-        on every beginning is one.
-        """
+    def __init__(self, beginnings: Container[int] = ALL, sure_from: int = 0) -> None:
+        """`beginnings`, `sure_from`: which beginnings of replicas the log has, as in `LogIndex`."""
+        self.index = LogIndex(KnownCluster(), {}, beginnings, sure_from)
+        """Where the replicas and the copies begin."""
         self.replicas: dict[int, Replica] = {}
         """Partition to its replica."""
-        self.began: dict[int, int] = {}
-        """Partition to the number of the record with which its replica begins in the log."""
-        self.cluster = KnownCluster()
-        self.is_clean = False
-        """Whether the process has stopped in good order."""
-        self.arriving: dict[int, CopyInLog] = {}
-        """Partition to a copy that arrives from its owner."""
-        self._to_disk: dict[int, CopyInLog] = {}
+        self.arriving: dict[int, IncomingCopy] = {}
+        """Partition to a copy that arrives from its owner, and is not complete yet."""
+        self._to_disk: dict[int, IncomingCopy] = {}
         """As `arriving`, for a copy of the member's own replica."""
-        self._beginnings = beginnings
-        self._sure_from = sure_from
 
     def take(self, lsn: int, record: LogRecord, now: Millis) -> None:
         """Follow one record. `now`: when it was written, by the clock of the process that will use the replicas.
@@ -91,13 +61,15 @@ class Replay:
         kind = type(body)
         if kind in APPLY:
             self._mutate(body, now, to_copy=record.to_copy)  # type: ignore[arg-type]  # one of these kinds
-        elif kind is CopyChunk:
+            return
+        if kind is PlainPuts:
+            self._put_plainly(body, now)  # type: ignore[arg-type]  # by its kind
+            return
+        if kind is CopyChunk:
             self._take_chunk(body, now, to_copy=record.to_copy)  # type: ignore[arg-type]  # by its kind
-        else:
-            _FOLLOW[kind](self, body, lsn, now)
-
-    def _begins(self, lsn: int) -> bool:
-        return lsn >= self._sure_from or lsn in self._beginnings
+        elif (follow := _FOLLOW.get(kind)) is not None:
+            follow(self, body, lsn)
+        self.index.take(lsn, record)
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
@@ -105,14 +77,14 @@ class Replay:
         partition = mutation.partition
         if to_copy:
             if (found := self.arriving.get(partition)) is not None:
-                _apply(found.copy.replica, mutation, now)
+                _apply(found.replica, mutation, now)
             return
         if (replica := self.replicas.get(partition)) is not None:
             _apply(replica, mutation, now)
         if self._to_disk and (found := self._to_disk.get(partition)) is not None:
-            _apply(found.copy.replica, mutation, now)
+            _apply(found.replica, mutation, now)
 
-    def _put_plainly(self, record: PlainPuts, lsn: int, now: Millis) -> None:
+    def _put_plainly(self, record: PlainPuts, now: Millis) -> None:
         keys, values = unpack_rows(record.rows)
         for key, stored, partition in zip(keys, values, partitions_of(keys, record.of), strict=True):
             for replica in self._written(partition):
@@ -122,53 +94,50 @@ class Replay:
     def _written(self, partition: int) -> list[Replica]:
         """Return what a write of a partition changes: its replica, and the copy of it that is under way to the disk."""
         found = [self.replicas[partition]] if partition in self.replicas else []
-        return [*found, self._to_disk[partition].copy.replica] if partition in self._to_disk else found
+        return [*found, self._to_disk[partition].replica] if partition in self._to_disk else found
 
     # --- copies ------------------------------------------------------------------------------------------------------
 
-    def _begin_copy(self, record: CopyBegun, lsn: int, now: Millis) -> None:
+    def _begin_copy(self, record: CopyBegun, lsn: int) -> None:
         copies = self._to_disk if record.from_disk_copy else self.arriving
         copies.pop(record.start.partition, None)
-        if self._begins(lsn):
+        if self.index.begins(lsn):
             copy = IncomingCopy(MemberId(record.leader), record.start)
             copy.replica.ended = record.ended
-            copies[record.start.partition] = CopyInLog(copy, lsn)
+            copies[record.start.partition] = copy
 
     def _take_chunk(self, chunk: CopyChunk, now: Millis, *, to_copy: bool) -> None:
         copies = self.arriving if to_copy else self._to_disk
-        found = copies.get(chunk.partition)
-        if found is None:
+        copy = copies.get(chunk.partition)
+        if copy is None:
             return
-        copy, began = found
         if not copy.accepts(copy.source, chunk):
             raise LogIsWrong(f"chunk {chunk.index} of the copy of partition {chunk.partition} is not the next one")
         copy.apply(chunk, now)
         if chunk.last:
-            del copies[chunk.partition]
-            self.replicas[chunk.partition], self.began[chunk.partition] = copy.replica, began
+            self.replicas[chunk.partition] = copies.pop(chunk.partition).replica
             if to_copy:
                 self._to_disk.pop(chunk.partition, None)  # it is of the replica that this one replaces
 
-    def _drop_copy(self, record: CopyDropped, lsn: int, now: Millis) -> None:
+    def _drop_copy(self, record: CopyDropped, lsn: int) -> None:
         self.arriving.pop(record.partition, None)
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 
-    def _begin_epoch(self, record: EpochBegun, lsn: int, now: Millis) -> None:
+    def _begin_epoch(self, record: EpochBegun, lsn: int) -> None:
         partition = record.partition
-        if partition not in self.replicas and partition not in self._to_disk and self._begins(lsn):
-            self.replicas[partition], self.began[partition] = Replica(), lsn
+        if partition not in self.replicas and partition not in self._to_disk and self.index.begins(lsn):
+            self.replicas[partition] = Replica()
         for replica in self._written(partition):
             replica.ended = record.ended
             replica.begin_epoch(record.epoch, record.leader)
 
-    def _drop(self, record: ReplicaDropped, lsn: int, now: Millis) -> None:
+    def _drop(self, record: ReplicaDropped, lsn: int) -> None:
         self.replicas.pop(record.partition, None)
-        self.began.pop(record.partition, None)
         self._to_disk.pop(record.partition, None)
 
-    def _divide(self, record: ReplicasDivided, lsn: int, now: Millis) -> None:
-        replica, began = self.replicas.pop(record.partition, None), self.began.pop(record.partition, 0)
+    def _divide(self, record: ReplicasDivided, lsn: int) -> None:
+        replica = self.replicas.pop(record.partition, None)
         self._to_disk.pop(record.partition, None)
         if replica is None:
             return
@@ -176,36 +145,13 @@ class Replay:
         while not division.go_on():
             pass
         self.replicas |= division.children
-        self.began |= dict.fromkeys(division.children, began)
 
-    def _end_incarnation(self, record: IncarnationEnded, lsn: int, now: Millis) -> None:
-        self._forget_replicas()
-        self.cluster = msgspec.structs.replace(self.cluster, table=None, members=())
-
-    def _leave(self, record: ClusterLeft, lsn: int, now: Millis) -> None:
-        if not record.keeps:
-            self._forget_replicas()
-        self.cluster = after_leaving(self.cluster, record)
-
-    def _forget_replicas(self) -> None:
+    def _forget_replicas(self, record: IncarnationEnded | ClusterLeft, lsn: int) -> None:
+        if type(record) is ClusterLeft and record.keeps:
+            return
         self.replicas.clear()
-        self.began.clear()
         self.arriving.clear()
         self._to_disk.clear()
-
-    # --- the cluster -------------------------------------------------------------------------------------------------
-
-    def _begin_segment(self, record: SegmentStart, lsn: int, now: Millis) -> None:
-        self.cluster = record.state
-
-    def _note_view(self, record: ViewRecord, lsn: int, now: Millis) -> None:
-        self.cluster = with_view(self.cluster, record)
-
-    def _note_table(self, record: TableRecord, lsn: int, now: Millis) -> None:
-        self.cluster = with_table(self.cluster, record)
-
-    def _end_cleanly(self, record: CleanEnd, lsn: int, now: Millis) -> None:
-        self.is_clean = True
 
 
 def _apply(replica: Replica, mutation: Mutation, now: Millis) -> None:
@@ -216,17 +162,12 @@ def _apply(replica: Replica, mutation: Mutation, now: Millis) -> None:
     apply(replica, mutation, now)
 
 
-_FOLLOW: dict[type, Callable[[Replay, Any, int, Millis], None]] = {
-    PlainPuts: Replay._put_plainly,
+_FOLLOW: dict[type, Callable[[Replay, Any, int], None]] = {
     CopyBegun: Replay._begin_copy,
     CopyDropped: Replay._drop_copy,
     EpochBegun: Replay._begin_epoch,
     ReplicaDropped: Replay._drop,
     ReplicasDivided: Replay._divide,
-    IncarnationEnded: Replay._end_incarnation,
-    ClusterLeft: Replay._leave,
-    SegmentStart: Replay._begin_segment,
-    ViewRecord: Replay._note_view,
-    TableRecord: Replay._note_table,
-    CleanEnd: Replay._end_cleanly,
+    IncarnationEnded: Replay._forget_replicas,
+    ClusterLeft: Replay._forget_replicas,
 }

@@ -42,7 +42,7 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
 
 
 def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
-    known = replay.cluster
+    known = replay.index.cluster
     if known.view is None or known.footing is None:
         return None
     footing = msgspec.structs.replace(after_master_loss(known.footing, known.view), left=known.footing.left)
@@ -63,7 +63,7 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
 
 def _members_of(replay: Replay, footing: QuorumRecord) -> tuple[MemberId, ...]:
     """Return the members of the cluster, as far as the folder names them."""
-    known = replay.cluster
+    known = replay.index.cluster
     listed = [*(known.view.members if known.view is not None else ())]
     for each in (footing.stable, *footing.pending):
         listed += each.voters

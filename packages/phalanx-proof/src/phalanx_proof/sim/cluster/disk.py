@@ -7,7 +7,6 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.disk.log_index import LogIndex
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -46,7 +45,6 @@ class SimDisk:
         """The replicas of what was written so far."""
         self.differs = False
         """Whether it was found that the log does not give what is in memory: it is told once."""
-        self._index = LogIndex(KnownCluster(), {})
         self._written: list[WrittenRecord] = []
         self._header = SegmentHeader()
         self._last_stamp = 0
@@ -68,24 +66,27 @@ class SimDisk:
         self._last_stamp = stamp
         for lsn, record in enumerate(appended.records, appended.first_lsn):
             self._written.append(WrittenRecord(lsn, record, shown))
-            self._index.take(lsn, record)
-            if not self.differs:
+            if self.differs:
+                self.replay.index.take(lsn, record)
+            else:
                 self.replay.take(lsn, record, shown)
         if appended.last_lsn >= self._header.lsn + SEGMENT_RECORDS:
             self._begin_segment(appended.last_lsn + 1)
 
     def _begin_segment(self, lsn: int) -> None:
         """Note what older segments need not say any more, and remove those that nothing needs."""
-        self._header = SegmentHeader(lsn, self._index.cluster, self._index.starts())
-        needed = self._index.needed_from(lsn)
+        index = self.replay.index
+        self._header = SegmentHeader(lsn, index.cluster, index.starts())
+        needed = index.needed_from(lsn)
         self._written = [each for each in self._written if each.lsn >= needed]
 
     def draw_copy(self) -> int | None:
         """Return a partition whose replica is to be copied to this disk now; None: none is."""
-        if self._rng.random() >= 0.02 or not self._index.began:
+        index = self.replay.index
+        if self._rng.random() >= 0.02 or not index.began:
             return None
-        oldest = self._index.oldest()
-        return oldest if self._rng.random() < 0.7 else self._rng.choice(sorted(self._index.began))
+        oldest = index.oldest()
+        return oldest if self._rng.random() < 0.7 else self._rng.choice(sorted(index.began))
 
     def begin_process(self) -> Restoration | None:
         """Begin with what an earlier process has written; None: that is nothing of use."""
@@ -94,9 +95,9 @@ class SimDisk:
         if lost is not None:
             last_lsn = lost.first_lsn - 1
         replay = Replay({each.lsn for each in header.starts}, header.lsn)
-        replay.cluster = header.cluster
+        replay.index.cluster = header.cluster
         for each in self._written:
             replay.take(each.lsn, each.record, each.at)
-        replay.cluster = self._index.cluster
+        replay.index.cluster = self.replay.index.cluster
         self.log = ReplicaLog(last_lsn, is_lasting=self._is_lasting)
         return restore(replay, self._last_stamp, self.log)

@@ -33,7 +33,7 @@ def find_difference(node: Node, replay: Replay) -> str:
         where = "memory" if min(other) in arriving else "the log"
         return f"a copy of partition {min(other)} arrives in {where} only"
     for partition, replica in arriving.items():
-        if why := compare_replicas(replica, replay.arriving[partition].copy.replica):
+        if why := compare_replicas(replica, replay.arriving[partition].replica):
             return f"the copy of partition {partition} that arrives: {why}"
     for partition, replica in held.items():
         if why := compare_replicas(replica, replay.replicas[partition]):

@@ -88,7 +88,7 @@ class MemberDisk:
         self._folder = folder
         self._cluster, self._release = cluster, release
         self._first = content.first
-        self._index = LogIndex(content.replay.cluster, dict(content.replay.began))
+        self._index = LogIndex(content.replay.index.cluster, content.replay.index.began)
         self._member: Callable[[], tuple[MemberId, GridClock]]
         self._fail: Callable[[BaseException], None]
         self._disk: DiskLog | None = None
@@ -213,7 +213,7 @@ class MemberDisk:
         index = self._index
         if self._copied is not None and index.began.get(self._copied[0]) != self._copied[1]:
             self._copied, self._is_settled = None, False  # this copy is over
-        if self._is_settled or index.is_copying:
+        if self._is_settled or index.to_disk:
             return None
         self._is_settled = True
         # The files count, and not what is in them: each start leaves one that is not full.
