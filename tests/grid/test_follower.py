@@ -34,7 +34,7 @@ class Backup:
         ownership = Ownership(B, NodeConfig())
         ownership.is_former = self.former.__contains__  # type: ignore[method-assign, assignment]
         memory = MemoryGuard(B, tuple, self.out)
-        self.follower = Follower(ownership, memory, GridClock(), CopyFlow(self.out, 1))
+        self.follower = Follower(ownership, memory, GridClock(), CopyFlow(self.out, 1), lambda *_: None)
         self.table(rows, version)
 
     def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:

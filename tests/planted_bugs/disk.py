@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.ids import MemberId, Millis
 from phalanx.disk.restoring import Restoration
 from phalanx.grid.replica.mutation import APPLY
-from phalanx.grid.replication.replica_log import ReplicaLog, nobody_observes
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.node.node import Node
 from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart
 from phalanx.wire.disk_records import (
@@ -216,7 +216,8 @@ def forget_as_last_leaver(node: Node) -> None:
 
 def copy_past_steps(node: Node) -> None:
     """A copy to the disk goes on although a step has consumed rows that it has yet to get."""
-    node.grid.follower.on_step = node.grid.staging.on_step = nobody_observes
+    for each in (node.grid.follower, node.grid.staging):
+        replace(each, "_on_step", lambda *_: None)
 
 
 class BelievesEveryBeginning(World):

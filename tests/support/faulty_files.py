@@ -106,7 +106,7 @@ class FaultyFiles(RealFiles):
         self._meet("allocate")
         super().allocate(descriptor, size)
 
-    def write(self, descriptor: int, data: bytes, offset: int) -> int:
+    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> int:
         self._meet("write")
         short, self._short = self._short, 0
         return super().write(descriptor, data[: len(data) - short], offset)

@@ -323,7 +323,7 @@ def test_after_an_interrupted_write_the_log_is_over(tmp_path: Path) -> None:
     class Interrupted(FaultyFiles):
         is_armed = False
 
-        def write(self, descriptor: int, data: bytes, offset: int) -> int:
+        def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> int:
             written = super().write(descriptor, data, offset)
             if self.is_armed:
                 raise KeyboardInterrupt

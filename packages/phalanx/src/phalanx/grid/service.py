@@ -83,9 +83,8 @@ class GridService:
         self.leader = Leader(ownership, memory, clock, outbox)
         self.copies = CopyFlow(outbox, config.copy_chunk_bytes, config.migration_latency_target_ms)
         self.traffic = self.copies.traffic
-        self.follower = Follower(ownership, memory, clock, self.copies)
         self.disk_copies = DiskCopies(ownership.log, self.copies, self.find_replica, lambda: len(ownership.owned))
-        self.follower.on_step = self.disk_copies.on_step
+        self.follower = Follower(ownership, memory, clock, self.copies, self.disk_copies.on_step)
         self.split_queue = PartitionsAwaitingSplit(ownership.awaiting_split, self.follower.undivided, self.parked, self)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the probe of an owner that has a newer view than this member, or a table with more partitions."""
@@ -95,8 +94,7 @@ class GridService:
         """Returns the replicas of former incarnations that are not merged yet."""
         self.reads = Reads(ownership, self.leader.idle_maps, clock)
         self.evictor = Evictor(self.leader, ownership)
-        self.staging = OwnerStaging(self.leader, ownership, self.parked, self.evictor)
-        self.staging.on_step = self.disk_copies.on_step
+        self.staging = OwnerStaging(self.leader, ownership, self.parked, self.evictor, self.disk_copies.on_step)
         self.journal_changes = JournalChanges(self.leader, ownership)
         self.outgoing = OutgoingMigrations(ownership, self.staging, self.journal_changes, outbox)
         self._expirer = Expirer(self.leader, ownership)

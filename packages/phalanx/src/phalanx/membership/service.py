@@ -141,8 +141,7 @@ class MembershipService:
         # The master's list.
         newcomers = Newcomers(local, state, majority, gone)
         self._admission = Admission(local, state, newcomers, self.installation)
-        refusals = JoinRefusals(local, state, table, gone)
-        refusals.founders = quorum.founders
+        refusals = JoinRefusals(local, state, table, gone, quorum.founders)
         redirects = JoinRedirects(local, state, wishes, heartbeats)
         self._join_requests = JoinRequests(refusals, redirects, self._admission)
         removals = Removals(local, state, suspicions, self._admission)
@@ -222,12 +221,16 @@ class MembershipService:
         if view is None or known == self._logged:
             return None
         self._logged = known
-        return ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
+        return self._view_record(view)
 
     def last_view_record(self) -> ViewRecord | None:
         """Return what the log has to say of the view with which this incarnation has ended; None: it had none."""
-        view, quorum = self.state.last_view, self.majority.quorum
-        return None if view is None else ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
+        view = self.state.last_view
+        return self._view_record(view) if view is not None else None
+
+    def _view_record(self, view: MembersView) -> ViewRecord:
+        quorum = self.majority.quorum
+        return ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
 
     def leaves_others(self) -> bool:
         """Return whether this member, which has left, leaves others behind that hold data, as far as it knows."""

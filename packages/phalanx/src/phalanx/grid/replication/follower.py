@@ -24,7 +24,7 @@ from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
-from phalanx.grid.replication.replica_log import StepObserver, nobody_observes
+from phalanx.grid.replication.replica_log import StepObserver
 from phalanx.grid.replication.restored import RestoredReplicas
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
@@ -52,7 +52,10 @@ from phalanx.wire.table_events import MigrationFinalized
 class Follower:
     """The replicas at this member that follow an owner elsewhere, and the copies that arrive."""
 
-    def __init__(self, ownership: Ownership, memory: MemoryGuard, clock: GridClock, flow: CopyFlow) -> None:
+    def __init__(
+        self, ownership: Ownership, memory: MemoryGuard, clock: GridClock, flow: CopyFlow, on_step: StepObserver
+    ) -> None:
+        """`on_step`: mends the copy that is under way to the disk."""
         self.this = ownership.this
         self._log = ownership.log
         self.replicas: dict[int, Replica] = {}
@@ -68,8 +71,7 @@ class Follower:
         """Replicas of partitions that the table has split and this member has not."""
         self.restored: RestoredReplicas | None = None
         """What was read from the folder, until there is a table with owners; None: nothing, or a cluster has taken it up."""
-        self.on_step: StepObserver = nobody_observes
-        """Mends the copy that is under way to the disk. `GridService` sets it."""
+        self._on_step = on_step
         self._owns = ownership.owns
         self._is_former = ownership.is_former
         self._out = flow.out
@@ -123,7 +125,7 @@ class Follower:
                 self._log.add(message)
             if is_step:
                 made = snapshot_made_by(replica, message)  # type: ignore[arg-type]  # it is one
-                self.on_step(partition, needed, made, message.map)
+                self._on_step(partition, needed, made, message.map)
         if message.seq <= replica.seq:
             acks = self.acks.get(sender)
             if acks is None:

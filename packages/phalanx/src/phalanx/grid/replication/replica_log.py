@@ -19,10 +19,6 @@ StepObserver: TypeAlias = Callable[[int, Collection[str], str, str], None]
 """Is told of a step with staged rows: its partition, the maps that it needed whole, the map that it made (empty: none), and from which."""
 
 
-def nobody_observes(partition: int, needed: Collection[str], made: str, of: str) -> None:
-    """Do nothing."""
-
-
 class Appended(NamedTuple):
     """Records that are to be written next."""
 

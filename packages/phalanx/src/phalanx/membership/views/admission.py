@@ -35,13 +35,20 @@ OTHER_DATA = "DU-24"
 class JoinRefusals:
     """Refuses joiners that can never be admitted as they are."""
 
-    def __init__(self, local: LocalContext, state: MembershipState, table: TableNews, gone: GoneMembers) -> None:
+    def __init__(
+        self,
+        local: LocalContext,
+        state: MembershipState,
+        table: TableNews,
+        gone: GoneMembers,
+        founders: Callable[[], tuple[MemberId, ...]],
+    ) -> None:
+        """`founders`: returns who founded this cluster, and those that have merged into it."""
         self._local = local
         self._state = state
         self._table = table
         self._gone = gone
-        self.founders: Callable[[], tuple[MemberId, ...]] = tuple
-        """Returns who founded this cluster, and those that have merged into it. `MembershipService` sets it."""
+        self._founders = founders
 
     def refuse(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> bool:
         """Refuse the joiner if it can never be admitted. Return whether it was. `queued`: joiners that wait for the
@@ -92,7 +99,7 @@ class JoinRefusals:
         1. The first seed has lost its folder, founds a cluster and is used. 2. The others start with theirs, which have the data of
         the cluster before. 3. Did they join, they would drop it for what is here.
         """
-        founders = self.founders() if root and self._table.has_data else ()
+        founders = self._founders() if root and self._table.has_data else ()
         if not founders or root in founders:
             return ""
         return (

@@ -127,7 +127,7 @@ class DiskLog:
             raise
         return number
 
-    def append(self, data: bytes, lsn: int) -> int:
+    def append(self, data: bytes | bytearray, lsn: int) -> int:
         """Append bytes with one write, and return at which offset of the segment. `lsn`: of the last record in them.
 
         They are given to the system when it returns. Raises `DiskLogFailed`: then nothing that they say can be acknowledged.

@@ -42,7 +42,7 @@ class Files(Protocol):
     def truncate(self, descriptor: int, size: int) -> None:
         """Make a file exactly as long."""
 
-    def write(self, descriptor: int, data: bytes, offset: int) -> int:
+    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> int:
         """Write at an offset, once. Return how many bytes were written."""
 
     def read(self, descriptor: int, target: memoryview, offset: int) -> int:
@@ -103,7 +103,7 @@ class RealFiles:
     def truncate(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
-    def write(self, descriptor: int, data: bytes, offset: int) -> int:
+    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> int:
         return os.pwrite(descriptor, data, offset)
 
     def read(self, descriptor: int, target: memoryview, offset: int) -> int:
@@ -140,7 +140,7 @@ class RealFiles:
 REAL_FILES: Final = RealFiles()
 
 
-def write_whole(files: Files, descriptor: int, data: bytes, offset: int) -> None:
+def write_whole(files: Files, descriptor: int, data: bytes | bytearray, offset: int) -> None:
     """Write all bytes with one call. Raises `OSError`, also if the system writes fewer: the rest is not tried again."""
     written = files.write(descriptor, data, offset)
     if written != len(data):

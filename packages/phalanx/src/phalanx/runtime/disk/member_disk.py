@@ -201,7 +201,7 @@ class MemberDisk:
             self._heads[end.segment], end.chain, appended.first_lsn, self._synced_lsn, times, appended.records, flags
         )
         last, size = appended.last_lsn, len(block)
-        offset = disk.append(bytes(block), last)
+        offset = disk.append(block, last)
         self._segments[-1].size += size
         self._end = LogPosition(end.segment, offset + size, chain, last + 1)
 

@@ -103,7 +103,7 @@ class SegmentFile:
         self._is_retired = False
         self._lock = threading.Lock()
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | bytearray) -> int:
         """Append with one write, and return where. Raises `DiskLogFailed` if the segment is retired, and `OSError`.
 
         After a sync has begun, the block goes to a new page: the system can keep a writer waiting for one that is on its way to the disk.
