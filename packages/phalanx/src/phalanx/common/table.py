@@ -11,7 +11,8 @@ Wire and memory form are one: members once, then indexes into them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,6 +28,18 @@ Replicas = tuple[MemberId, ...]
 """The members that hold a partition: the owner and its backups, hotter first; empty: nobody."""
 Slots = tuple[MemberId | None, ...]
 """The members by replica index; None where the replica of that index is missing."""
+NONE_DORMANT: Mapping[int, Slots] = {}
+
+
+class Row(NamedTuple):
+    """All that the table says of one partition."""
+
+    slots: Slots
+    version: int
+    birth: int
+    """Its version when it last began empty, as in `PartitionTable.births`."""
+    dormant: Slots = ()
+    """As in `PartitionTable.dormant`; empty: it is not dormant."""
 
 
 class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
@@ -45,6 +58,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     """The settings of maps, and so the number of backups."""
     losses: LossBook = NO_LOSSES
     """Losses that are not acknowledged yet."""
+    dormant: Mapping[int, Slots] = NONE_DORMANT
+    """Partitions without owners that wait for members which have them in their folders: who held them last, by replica index."""
 
     @property
     def partition_count(self) -> int:
@@ -100,26 +115,35 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         increment: int = 1,
         increments: Mapping[int, int] | None = None,
         lost: Collection[int] = (),
+        dormant: Mapping[int, Slots] = NONE_DORMANT,
         losses: LossBook | None = None,
     ) -> PartitionTable:
         """Give some partitions new replicas, and raise their versions.
 
         `increment`: by how much to raise a version. `increments`: the same for partitions that need another number. `lost`:
-        partitions that begin empty. `losses`: the book of losses to use from now on.
+        partitions that begin empty. `dormant`: who held the partitions that wait for one of these from now on. `losses`: the book
+        of losses to use from now on.
         """
         versions, births = list(self.versions), list(self.births)
         for partition in changes:
             versions[partition] += increments.get(partition, increment) if increments else increment
         for partition in lost:
             births[partition] = versions[partition]
-        table = self.with_rows({p: (slots, versions[p], births[p]) for p, slots in changes.items()})
+        table = self.with_rows(
+            {p: Row(slots, versions[p], births[p], dormant.get(p, ())) for p, slots in changes.items()}
+        )
         return table.with_losses(losses) if losses is not None else table
 
-    def with_rows(self, changes: Mapping[int, tuple[Slots, int, int]]) -> PartitionTable:
-        """Replace the replicas, version and birth of some partitions."""
+    def row(self, partition: int) -> Row:
+        """Return all that this table says of a partition."""
+        dormant = self.dormant.get(partition, ()) if self.dormant else ()
+        return Row(self.slots(partition), self.versions[partition], self.births[partition], dormant)
+
+    def with_rows(self, changes: Mapping[int, Row]) -> PartitionTable:
+        """Replace all that this table says of some partitions."""
         members = self.members
         known = set(members)
-        new = {member for slots, _, _ in changes.values() for member in slots if member is not None} - known
+        new = {member for row in changes.values() for member in row.slots if member is not None} - known
         if new:
             table = _with_members(self, tuple(sorted(known | new)))
             members, rows = table.members, list(table.rows)
@@ -128,18 +152,23 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         index_of = {member: index for index, member in enumerate(members)}
         versions, births = list(self.versions), list(self.births)
         displaced: set[int] = set()
-        for partition, (slots, version, birth) in changes.items():
+        dormant = {p: holders for p, holders in self.dormant.items() if p not in changes} if self.dormant else {}
+        for partition, row in changes.items():
             displaced.update(rows[partition])
-            rows[partition] = _row(slots, index_of)
-            versions[partition], births[partition] = version, birth
+            rows[partition] = _row(row.slots, index_of)
+            versions[partition], births[partition] = row.version, row.birth
+            if row.dormant:
+                dormant[partition] = row.dormant
         version = sum(versions) + self.maps.version + self.losses.version
-        table = PartitionTable(members, tuple(rows), tuple(versions), version, tuple(births), self.maps, self.losses)
+        table = PartitionTable(
+            members, tuple(rows), tuple(versions), version, tuple(births), self.maps, self.losses, dormant
+        )
         # A member that holds no replica is not named any more. Most often the first rows show that all are still named.
         unnamed = displaced - {HOLE}
-        for row in rows:
+        for held in rows:
             if not unnamed:
                 return table
-            unnamed.difference_update(row)
+            unnamed.difference_update(held)
         return _with_members(table, tuple(member for index, member in enumerate(members) if index not in unnamed))
 
     def with_maps(self, maps: MapPlan) -> PartitionTable:
@@ -169,15 +198,23 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         versions = tuple([version + 1 for version in self.versions]) * times
         rows, births = self.rows * times, self.births * times
         version = sum(versions) + self.maps.version + self.losses.version
+        invariant(
+            not self.dormant, "partitions that wait for their holders are not divided", dormant=list(self.dormant)
+        )
         return PartitionTable(self.members, rows, versions, version, births, self.maps, self.losses)
 
-    def newer_rows(self, than: PartitionTable) -> dict[int, tuple[Slots, int, int]]:
-        """Return the rows of this table whose versions are higher than in the other one, as `with_rows` takes them."""
+    def newer_rows(self, than: PartitionTable) -> dict[int, Row]:
+        """Return the rows of this table whose versions are higher than in the other one."""
         return {
-            partition: (self.slots(partition), version, self.births[partition])
+            partition: self.row(partition)
             for partition, (version, other) in enumerate(zip(self.versions, than.versions, strict=True))
             if version > other
         }
+
+
+def holders_of(rows: Iterable[Slots]) -> tuple[MemberId, ...]:
+    """List the members that these rows name, each once, in order of their names."""
+    return tuple(sorted({member for slots in rows for member in slots if member is not None}))
 
 
 def build_table(

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-import msgspec
-
 from phalanx.codec.hashing import children_of
 from phalanx.wire.disk_records import (
     ClusterLeft,
@@ -25,6 +23,7 @@ from phalanx.wire.disk_records import (
     SegmentStart,
     TableRecord,
     ViewRecord,
+    after_ending,
     after_leaving,
     with_table,
     with_view,
@@ -104,16 +103,17 @@ class LogIndex:
         self.cluster = with_table(self.cluster, record)
 
     def _end_incarnation(self, record: IncarnationEnded, lsn: int, to_copy: bool) -> None:
-        self._forget_replicas()
-        self.cluster = msgspec.structs.replace(self.cluster, table=None, members=())
+        self._forget_replicas(record.dormant)
+        self.cluster = after_ending(self.cluster)
 
     def _leave(self, record: ClusterLeft, lsn: int, to_copy: bool) -> None:
         if not record.keeps:
             self._forget_replicas()
         self.cluster = after_leaving(self.cluster, record)
 
-    def _forget_replicas(self) -> None:
-        self.began.clear()
+    def _forget_replicas(self, but: Container[int] = ()) -> None:
+        for partition in [partition for partition in self.began if partition not in but]:
+            del self.began[partition]
         self.arriving.clear()
         self.to_disk.clear()
 

@@ -149,7 +149,9 @@ class Replay:
     def _forget_replicas(self, record: IncarnationEnded | ClusterLeft, lsn: int) -> None:
         if type(record) is ClusterLeft and record.keeps:
             return
-        self.replicas.clear()
+        dormant = record.dormant if type(record) is IncarnationEnded else ()
+        for partition in [partition for partition in self.replicas if partition not in dormant]:
+            del self.replicas[partition]
         self.arriving.clear()
         self._to_disk.clear()
 

@@ -463,8 +463,11 @@ class Node:
     def _log_end(self) -> None:
         """Log what becomes of the replicas that this incarnation had."""
         if any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in self._out.effects):
-            if self.grid.stored() is None:  # else the next incarnation takes over what was read, as it is
-                self.log.add(IncarnationEnded())
+            # The next incarnation takes over what was read and no cluster has taken up, as it is.
+            stored = self.grid.stored()
+            if stored is None or self.installed_table.is_assigned:
+                dormant = tuple(each.partition for each in stored.positions) if stored is not None else ()
+                self.log.add(IncarnationEnded(dormant))
         elif self.membership.leaves_others():
             # 1. All members are stopped at once. 2. Nobody can take from the others what they hold. 3. All are started again.
             keeps = self.grid.stored() is not None or self.this in self.installed_table.table.members

@@ -64,8 +64,7 @@ class OperatorRequests:
         elif isinstance(request, HoldClusterVersion):
             refusal = self._membership.cluster_version.hold(request.holds, now)
         elif isinstance(request, AcceptView) and self._coordinator.restarting.is_waiting:
-            refusal = self._coordinator.restarting.why_it_cannot_go_on()
-            refusal = refusal or self._membership.publisher.accept_view(request.view_version, now)
+            refusal = self._membership.publisher.accept_view(request.view_version, now)
             if not refusal:
                 self._coordinator.accept_restart(now)
         elif not self._coordinator.decides:

@@ -20,6 +20,7 @@ from phalanx.common.view import ViewId
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
+from phalanx.partition.recovery.restart import positions_in
 from phalanx.wire.messages import (
     ActiveMigration,
     CompletedMigration,
@@ -180,7 +181,7 @@ class InstalledTable:
             # Both tables assign nothing, but their map settings can differ. The next changes apply to the table here:
             # with its own settings this member would serve a map that the others protect.
             self.install(message.table, 0)
-        self._out.send(sender, TableAck(self.installed_version))
+        self._acknowledge(sender)
 
     def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
         """Apply the changes since `message.from_version`; if this member's table is older, ask for the whole table."""
@@ -190,7 +191,7 @@ class InstalledTable:
         if not is_behind and message.version > self.installed_version:
             versions = self.table.versions
             rows = {
-                change.partition: (change.slots, change.version, change.birth)
+                change.partition: change.row
                 for change in message.changes
                 if change.version > versions[change.partition]
             }
@@ -198,7 +199,18 @@ class InstalledTable:
             self.install(self.table.with_rows(rows) if rows else self.table, message.version)
             changed = {change.partition: change.version for change in message.changes}
             self._keep_ahead([p for p in self.ahead if changed.get(p, -1) < versions[p]])
-        self._out.send(sender, TableAck(self.installed_version, is_behind))
+        self._acknowledge(sender, is_behind=is_behind)
+
+    def _acknowledge(self, master: MemberId, *, is_behind: bool = False) -> None:
+        self._out.send(master, TableAck(self.installed_version, is_behind, *self.dormant_here()))
+
+    def dormant_here(self) -> tuple[tuple[MemberId, ...], tuple[OwnerEpoch, ...]]:
+        """Return which incarnations have written this member's folder, and what it has of dormant partitions."""
+        stored, dormant = self._replicas.stored(), self.table.dormant
+        if stored is None or not dormant:
+            return (), ()
+        positions = positions_in(stored, self.table.partition_count)
+        return stored.formers, tuple(positions[each] for each in sorted(dormant) if each in positions)
 
     def _is_for_this_member(self, sender: MemberId, message: TableUpdate | TableChanges) -> bool:
         is_from_master = sender == self._master and not self._leads
@@ -250,8 +262,7 @@ class InstalledTable:
         """Install the row of a migration to this member, ahead of the master's table."""
         row = message.row
         if self.table.versions[row.partition] < row.version and not self._leads:
-            rows = {row.partition: (row.slots, row.version, row.birth)}
-            self.install(self.table.with_rows(rows), self.installed_version)
+            self.install(self.table.with_rows({row.partition: row.row}), self.installed_version)
             self._set_ahead(self.ahead | {row.partition})
 
     def ask_for_table(self, now: Millis) -> None:

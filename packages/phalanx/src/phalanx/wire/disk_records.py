@@ -5,6 +5,8 @@ Tags and fields follow the rules of messages (`wire.message`): what one release 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from phalanx.common.ids import MemberId
@@ -82,7 +84,9 @@ class KnownCluster(WireMessage, frozen=True):
     table: PartitionTable | None = None
     """The table that one of its incarnations has installed last, and that says which replicas it held."""
     members: tuple[MemberId, ...] = ()
-    """That incarnation, and those after it that had a view and no table yet; the latest last."""
+    """That incarnation, and those after it that had a view and no table yet; the latest last. Also earlier ones, for whose
+    folder dormant partitions of that table wait.
+    """
     has_left: bool = False
     """Whether the member has left the cluster in good order, and has been in none since: it has no vote, and founds no other."""
 
@@ -162,6 +166,9 @@ class ReplicasDivided(WireMessage, tag=9, frozen=True):
 class IncarnationEnded(WireMessage, tag=10, frozen=True):
     """This incarnation of the member is over: the cluster goes on without what it held."""
 
+    dormant: tuple[int, ...] = ()
+    """Partitions of which the folder still has what an earlier incarnation held: the cluster waits for it."""
+
 
 class ClusterLeft(WireMessage, tag=12, frozen=True):
     """The member has left its cluster in good order, and others have its vote."""
@@ -202,7 +209,20 @@ def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
     """Return what is known after a table was installed. One without owners says nothing."""
     if not record.table.is_assigned:
         return known
-    return KnownCluster(known.view, known.footing, known.voter, record.table, (record.member,))
+    awaited = awaited_of(known.members, record.table)
+    return KnownCluster(known.view, known.footing, known.voter, record.table, (record.member, *awaited))
+
+
+def after_ending(known: KnownCluster) -> KnownCluster:
+    """Return what is known after an incarnation has ended, and others go on."""
+    awaited = awaited_of(known.members, known.table) if known.table is not None else ()
+    return KnownCluster(known.view, known.footing, known.voter, None, awaited, known.has_left)
+
+
+def awaited_of(members: Iterable[MemberId], table: PartitionTable) -> tuple[MemberId, ...]:
+    """Return those of these members for which dormant partitions wait."""
+    holders = {holder for slots in table.dormant.values() for holder in slots}
+    return tuple(member for member in members if member in holders)
 
 
 record_decoder: msgspec.msgpack.Decoder[DiskRecord] = msgspec.msgpack.Decoder(DiskRecord)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from phalanx.common.ids import MemberId
@@ -113,6 +114,14 @@ class Returned(WireMessage, frozen=True):
     """The partitions, as `common.losses.bits_of` encodes them."""
 
 
+class DormantOrphans(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Dormant partitions that a former incarnation of a process held, and that wait there to be merged."""
+
+    former: MemberId
+    partitions: tuple[int, ...]
+    """Also such in which nothing was stored."""
+
+
 class KeptReport(WireMessage, tag=170, frozen=True):
     """From a member to its master: the orphaned replicas that its process still keeps, and facts about losses that the
     table lacks. Repeated until the table has them.
@@ -128,3 +137,4 @@ class KeptReport(WireMessage, tag=170, frozen=True):
     returned: tuple[Returned, ...] = ()
     losses: tuple[Loss, ...] = ()
     """Losses in the last table of the side that this process comes from."""
+    dormant: tuple[DormantOrphans, ...] = ()

@@ -141,6 +141,32 @@ class PartitionLost(Event, frozen=True):
     """The members that hold it from now on, owner first."""
 
 
+class PartitionsDormant(Event, frozen=True):
+    """The last holders of partitions left the cluster, and have them in their folders: nobody serves them until a holder is back."""
+
+    notice = Notice("does not serve {partitions:partition} until one of {holders} is back {in_table}", WARNING, TROUBLE)
+
+    partitions: tuple[int, ...]
+    holders: tuple[MemberId, ...]
+    """The members that held them last."""
+    table_version: int
+    rule: str = "DU-32"
+
+
+class PartitionsWoken(Event, frozen=True):
+    """Members are back that have dormant partitions in their folders."""
+
+    notice = Notice(
+        "serves {partitions:partition} again, which {members} have read from their folders {in_table}", group=REPAIR
+    )
+
+    partitions: tuple[int, ...]
+    members: tuple[MemberId, ...]
+    """Their holders from now on."""
+    table_version: int
+    rule: str = "DU-32"
+
+
 class WritesMayBeMissing(Event, frozen=True):
     """Owners left, and their successors may lack acknowledged writes: for some map they were no synchronous backups, or
     held no entries at all."""

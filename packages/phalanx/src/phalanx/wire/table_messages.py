@@ -7,7 +7,7 @@ import msgspec
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration
 from phalanx.common.quorum import VoterHistory
-from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.table import PartitionTable, Row, Slots
 from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
 
@@ -50,6 +50,17 @@ class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int
     birth: int
     slots: Slots
+    dormant: Slots = ()
+
+    @property
+    def row(self) -> Row:
+        """Return what the table says of this partition from now on."""
+        return Row(self.slots, self.version, self.birth, self.dormant)
+
+
+def change_of(partition: int, row: Row) -> RowChange:
+    """Return the change that gives a partition this row."""
+    return RowChange(partition, row.version, row.birth, row.slots, row.dormant)
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -121,6 +132,10 @@ class TableAck(WireMessage, tag=34, frozen=True):
     version: int
     is_behind: bool = False
     """The sender got changes that it cannot apply: it needs the whole table."""
+    formers: tuple[MemberId, ...] = ()
+    """The incarnations that have written the sender's folder, as in `StoredSide`."""
+    positions: tuple[OwnerEpoch, ...] = ()
+    """Of partitions that are dormant in this version: what the sender has read of them from its folder."""
 
 
 # --- migrations -----------------------------------------------------------------------------------------------------

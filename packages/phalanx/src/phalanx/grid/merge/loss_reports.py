@@ -6,13 +6,14 @@ answer is needed, and a new master gets the same report. A process that has come
 * how much it has still to merge, twice a second, so that nobody takes the cluster for complete before;
 * the partitions of a loss that a former incarnation held which did not know of the loss, and that are merged now: their
   data is given back. A partition that it held empty counts, too: nothing of it was lost;
+* the dormant partitions that a former incarnation held: nobody serves them until the master knows that they can be merged;
 * that a member which the table says can live elsewhere was this process, or that this process has taken its address;
 * the losses in its side's table, unless all members whose going caused the loss are members here: they have gone on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.ids import MemberId, Millis, address_of
@@ -22,6 +23,7 @@ from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, OrphansMerged, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.merge_events import KeptDropped
+from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.messages import KeptReport, Returned
 
 REPORT_EVERY_MS: Millis = 500
@@ -75,7 +77,7 @@ class LossReports:
         report = self._report()
         if self._kept.sides or report.over:
             self._out.send(self._master, report)
-        is_settled = not (report.replicas or report.over or report.returned or report.losses)
+        is_settled = not (report.replicas or report.over or report.returned or report.losses or report.dormant)
         self._next = now + (REPEAT_EVERY_MS if is_settled else REPORT_EVERY_MS)
 
     def on_orphans_merged(self, fact: OrphansMerged, now: Millis) -> None:
@@ -105,8 +107,17 @@ class LossReports:
         kept, book = self._kept, self._book
         return KeptReport(
             kept.partition_count(), kept.entry_count(), tuple(self._over()), tuple(self._returned()),
-            tuple(loss for loss in kept.losses.losses if self._is_missing(loss, book)),
+            tuple(loss for loss in kept.losses.losses if self._is_missing(loss, book)), tuple(self._dormant()),
         )  # fmt: skip
+
+    def _dormant(self) -> Iterator[DormantOrphans]:
+        """Return what dormant partitions of the table wait for, and this process has kept to merge it."""
+        table = self._table
+        for side in self._kept.sides.values() if table is not None and table.dormant else ():
+            if table is not None and side.partition_count == table.partition_count:
+                held = [p for p, slots in table.dormant.items() if side.former in slots and side.has_held(p)]
+                if held:
+                    yield DormantOrphans(side.former, tuple(held))
 
     def _over(self) -> list[MemberId]:
         """Return the members that the table says are away and whose address this process has, unless their data is

@@ -389,12 +389,12 @@ class DataMerging:
 
     def _keep_what_is_held(self, now: Millis) -> None:
         ownership, table = self._ownership, self._ownership.table
-        if self._follower.restored is not None:
-            self.orphaned.restored = self._follower.restored
-            return
+        restored = self.orphaned.restored = self._follower.restored
         if table.is_assigned:
             owned = {owned.number: owned.replica for owned in ownership.all_owned()}
             held = self._follower.finish_splits() | owned
+            if restored is not None:
+                held = {partition: replica for partition, replica in held.items() if partition not in restored.replicas}
             self.orphaned.add(keep(ownership.this, table, held, self._follower.stamp(now), now))
             self.orphaned.losses = self.orphaned.losses.united_with(table.losses)
         if self.orphaned:

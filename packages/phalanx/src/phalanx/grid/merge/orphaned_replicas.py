@@ -107,6 +107,10 @@ class OrphanedSide:
     def __repr__(self) -> str:
         return f"OrphanedSide({self.former}, {len(self.replicas)} of {self.partition_count} partitions, entries={self.entries})"
 
+    def has_held(self, partition: int) -> bool:
+        """Return whether this incarnation held the partition to its end."""
+        return partition in self.marks or partition in self.empty
+
     def rank(self, partition: int) -> tuple[int, int, str]:
         """Return the rank among the members that wait for a partition: the greatest takes over first."""
         kept = self.replicas[partition]

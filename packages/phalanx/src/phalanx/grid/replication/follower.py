@@ -70,7 +70,9 @@ class Follower:
         self.undivided = UndividedReplicas(self.replicas, self.deferred_free, self._log)
         """Replicas of partitions that the table has split and this member has not."""
         self.restored: RestoredReplicas | None = None
-        """What was read from the folder, until there is a table with owners; None: nothing, or a cluster has taken it up."""
+        """What was read from the folder, until there is a table with owners, and what dormant partitions of that table wait for; None:
+        nothing, or a cluster has taken it up. It stays as it was read.
+        """
         self._on_step = on_step
         self._owns = ownership.owns
         self._is_former = ownership.is_former
@@ -251,8 +253,11 @@ class Follower:
         return self.replicas.get(partition) or self.undivided.child(partition)
 
     def _held(self) -> Mapping[int, Replica]:
-        """Return all replicas by partition, with the children of splits that are not complete yet."""
-        return self.replicas | self.undivided.children() if self.undivided.is_under_way else self.replicas
+        """Return all replicas by partition, with the children of splits that are not complete yet, without those that stay as read."""
+        held = self.replicas | self.undivided.children() if self.undivided.is_under_way else self.replicas
+        if self.restored is None:
+            return held
+        return {partition: replica for partition, replica in held.items() if partition not in self.restored.replicas}
 
     def follow_table(
         self, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
@@ -273,8 +278,8 @@ class Follower:
                 self._drop(partition)
             for partition in [p for p in self.incoming if p >= table.partition_count]:
                 del self.incoming[partition]
-        if table.is_assigned:
-            self.restored = None
+        if table.is_assigned and self.restored is not None:
+            self.restored = self.restored.awaited_by(table)
         self._table = table
         self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1

@@ -19,6 +19,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, MemoryKnown, TableConfirmed
 from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route
+from phalanx.partition.coordinator.dormant_partitions import DormantPartitions
 from phalanx.partition.coordinator.draining import Draining
 from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.coordinator.loss_records import DepartureReason, LossRecords
@@ -87,6 +88,7 @@ class PartitionCoordinator:
         self._search: TableSearch | None = None
         self._searches_made = 0
         self.restarting = Restarting(local)
+        self.dormant = DormantPartitions(self.publication, installed_table, local.out)
 
     def __repr__(self) -> str:
         return f"PartitionCoordinator(leads={self._leads}, held={self._hold.is_active and self._hold.until()}, search={self._search}, {self.migrations!r})"
@@ -114,10 +116,12 @@ class PartitionCoordinator:
             self.losses.note_departures(before, view, now)
         if became_master:
             self.publication.keep_only(())
+            self.dormant.keep_only(())
             self.migrations.forget_all()
             self._start_search(view, now)
         else:
             self.publication.keep_only(self._members)
+            self.dormant.keep_only(self._members)
             if self._search is not None:
                 self._search.on_view(view)
             elif self._must_ask(before, view):
@@ -217,11 +221,12 @@ class PartitionCoordinator:
         if not self.decides:
             return
         is_new = self.publication.on_ack(sender, message)
+        self.dormant.on_ack(sender, message)
         self.redundancy.note(now)
         self.replacement.go_on(now)
         if is_new:
             self._rebalancer.replan("a member has joined")
-        if is_new or self.publication.is_due(now):
+        if is_new or message.formers or self.publication.is_due(now):
             self._go_on(now)
         else:
             self._tell_handed_over(now)
@@ -230,6 +235,7 @@ class PartitionCoordinator:
         """Note which orphaned replicas a member keeps after a split brain, and the losses that the table lacks."""
         if self.decides:
             self.losses.on_report(sender, message, now)
+            self.dormant.on_report(sender, message)
             self._go_on(now)
 
     def on_deserted(self, address: Address, now: Millis) -> None:
@@ -372,6 +378,7 @@ class PartitionCoordinator:
             self._rebalancer.repair(now)
         self.replacement.go_on(now)
         self.losses.go_on(now)
+        self._rebalancer.replan(self.dormant.wake(now))
         self.publication.publish_if_due(now)
         self._rebalancer.advance(now)
         self.migrations.tell_progress(self._installed.table, now)

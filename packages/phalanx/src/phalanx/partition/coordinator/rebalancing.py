@@ -14,7 +14,8 @@ from phalanx.common.config import MAX_PARTITIONS
 from phalanx.common.errors import UsageError
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.table import PartitionTable, Slots, holders_of
+from phalanx.common.versions import DORMANT_FROM
 from phalanx.common.words import counted
 from phalanx.machine.facts import EvacuationOver
 from phalanx.machine.local_context import LocalContext
@@ -29,7 +30,13 @@ from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.migration_phases import MigrationOutcome
 from phalanx.partition.migrations import Migrations
 from phalanx.partition.recovery.repair import repair
-from phalanx.wire.table_events import PartitionLost, PartitionsAssigned, PartitionsDivided, PartitionsRepaired
+from phalanx.wire.table_events import (
+    PartitionLost,
+    PartitionsAssigned,
+    PartitionsDivided,
+    PartitionsDormant,
+    PartitionsRepaired,
+)
 
 MOST_PARTS = 64
 """Most parts into which one request divides a partition: a typing error should not create a million partitions."""
@@ -120,6 +127,9 @@ class Rebalancer:
         view, before = self._publication.joined(), self._publication.table
         ended = self.migrations.on_departures(view.members, before)
         result = repair(before, view.members, self.migrations.undecided)
+        dormant = {p: before.slots(p) for p in result.lost} if self._has_folder and view.speaks(DORMANT_FROM) else {}
+        if dormant:
+            result = result._replace(lost=[])
         changes = result.changes | self._eligible.rows_for_lost(result)
         # Version + 2: the departed destination may have committed, and its row must be older when it returns (DL-22).
         rolled_back = {outcome.underway.partition: 2 for outcome in ended}
@@ -128,7 +138,7 @@ class Rebalancer:
             return
         losses = self._losses.after_repair(before, result, view, now)
         self._publication.change_rows(
-            changes, now, at_once=True, increments=rolled_back, lost=result.lost, losses=losses
+            changes, now, at_once=True, increments=rolled_back, lost=result.lost, dormant=dormant, losses=losses
         )
         after = self._publication.table
         self._losses.note_taken_out(before, result, after)
@@ -137,6 +147,8 @@ class Rebalancer:
         for p in result.lost:
             held_by, held_by_now = before.replicas(p), after.slots(p)
             self._out.record(PartitionLost(p, held_by, after.versions[p], after.version, replicas_now=held_by_now))
+        if dormant:
+            self._out.record(PartitionsDormant(tuple(dormant), holders_of(dormant.values()), after.version))
         if result.changes:
             promoted, lost = tuple(result.promoted), tuple(result.lost)
             gone = tuple(member for member in before.members if member not in view)
@@ -196,6 +208,9 @@ class Rebalancer:
         """Return why the partitions are not divided yet; empty: they are, as often as it was asked for."""
         if not self._split_to:
             return ""
+        if dormant := self._publication.table.dormant:
+            waits = counted(len(dormant), "partition waits", "partitions wait")
+            return f"{waits} for {', '.join(holders_of(dormant.values()))}: start them first"
         under_way = counted(len(self.migrations.underway), "migration is", "migrations are")
         return f"{under_way} under way, and no other begins until that has ended: ask again"
 
@@ -222,7 +237,7 @@ class Rebalancer:
             return
         if self._has_substitutes and not self.migrations.unreachable(now) and not self.memory.full:
             self._replan_reason = "a destination may be reached again"
-        if self._split_to and self.migrations.is_quiet:
+        if self._split_to and self.migrations.is_quiet and not self._publication.table.dormant:
             self._divide(now)
         if self._replan_reason:
             self._plan(now)
@@ -258,7 +273,9 @@ class Rebalancer:
             self._has_substitutes = False
             return rows
         assigned = self._eligible.rows_for(members, rows)
-        if not any(rows):
+        for partition in table.dormant:
+            assigned[partition] = ()
+        if not any(rows) and not table.dormant:
             # The last data member had left, and there is a new one. No member has data to send, so no migration leads
             # there. While any data member exists every row has an owner: so either all rows lack one, or none.
             self.assign_all(assigned, members, now, lost=range(len(rows)))

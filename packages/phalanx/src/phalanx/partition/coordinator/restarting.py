@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.common.words import counted
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
 from phalanx.wire.table_events import ClusterRestarted, RestartWaits
@@ -28,8 +27,6 @@ class Restarting:
         self._is_accepted = False
         """Whether an operator has said that it goes on without the majority."""
         self.is_waiting = False
-        self._lacking = 0
-        """How many partitions no present member has as a whole."""
         self.waits_for: tuple[MemberId, ...] = ()
         """The former members for which the cluster waits, as far as they are known; empty: it does not wait."""
 
@@ -39,24 +36,17 @@ class Restarting:
     def forget(self) -> None:
         """Forget everything: the cluster goes on, or another member leads."""
         self._has_enough_since = None
-        self._is_accepted, self.is_waiting, self._lacking = False, False, 0
+        self._is_accepted, self.is_waiting = False, False
         self.waits_for = ()
 
     def accept(self) -> None:
-        """Go on without the majority, as an operator says; not without a partition."""
+        """Go on without those that are missing, as an operator says: what only they have stays dormant."""
         self._is_accepted = True
-
-    def why_it_cannot_go_on(self) -> str:
-        """Say why not even an operator lets the cluster go on; empty: one can."""
-        if not self._lacking:
-            return ""
-        lacking = counted(self._lacking, "partition")
-        return f"no member that is here has all of {lacking}: start {', '.join(self.waits_for)}"
 
     def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         """Return how the cluster goes on; None: it waits."""
         plan = plan_restart(sides)
-        if (plan.lacks_majority and not self._is_accepted) or plan.lacking:
+        if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None
             self._wait(plan)
             return None
@@ -73,7 +63,7 @@ class Restarting:
 
     def _wait(self, plan: Restart) -> None:
         holders = {former for row in plan.lacking.values() for former in row}
-        self.is_waiting, self._lacking = True, len(plan.lacking)
+        self.is_waiting = True
         # A member can be known by the incarnation that held data, and by the one for which its process votes.
         known = {address_of(each): each for each in (*sorted(plan.absent_voters), *sorted(holders))}
         waits_for = tuple(known[address] for address in sorted(known))

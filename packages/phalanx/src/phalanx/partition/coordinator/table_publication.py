@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
-from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.table import NONE_DORMANT, PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.migration_phases import MigrationOutcome
-from phalanx.wire.messages import CompletedMigration, RowChange, TableAck, TableChanges, TableUpdate
+from phalanx.wire.messages import CompletedMigration, TableAck, TableChanges, TableUpdate
+from phalanx.wire.table_messages import change_of
 
 COALESCE_PUBLICATIONS_MS = 10
 """Commits within this time share one publication, if they move no ownership."""
@@ -89,11 +90,12 @@ class TablePublication:
         at_once: bool,
         increments: Mapping[int, int] | None = None,
         lost: Collection[int] = (),
+        dormant: Mapping[int, Slots] = NONE_DORMANT,
         losses: LossBook | None = None,
     ) -> None:
         """Give partitions other replicas. `at_once`: publish without a pause; the rest: as for `PartitionTable.with_changes`."""
         before = self.table
-        self._install(before.with_changes(changes, increments=increments, lost=lost, losses=losses))
+        self._install(before.with_changes(changes, increments=increments, lost=lost, dormant=dormant, losses=losses))
         if self.table.losses is not before.losses:
             self._note_all_changed(now)
         self._changed.update(dict.fromkeys(changes))
@@ -145,10 +147,7 @@ class TablePublication:
         if now >= self._next_at or self._published < 0:
             message = TableUpdate(table, completed, view.id)
         else:
-            rows = tuple(
-                RowChange(partition, table.versions[partition], table.births[partition], table.slots(partition))
-                for partition in self._changed
-            )
+            rows = tuple(change_of(partition, table.row(partition)) for partition in self._changed)
             message = TableChanges(self._published, table.version, rows, completed, view.id)
         self.due_at = None
         self._changed.clear()

@@ -10,13 +10,13 @@ all that any former master can have given, so that no epoch is used twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, divided_leader
 from phalanx.common.quorum import combine_records, find_lacking
-from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.table import PartitionTable, Row, Slots
 from phalanx.partition.recovery.repair import confirming_index
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 
@@ -28,7 +28,7 @@ class Restart(NamedTuple):
     """What is known of a cluster that is to go on."""
 
     table: PartitionTable | None
-    """The table with which it goes on, once it can; None: nobody had one."""
+    """The table with which it goes on, once it can: partitions of `lacking` are dormant in it; None: nobody had one."""
     lacking: dict[int, tuple[MemberId, ...]]
     """Partition to the former holders of which one must come back, because none that is here has all of it."""
     absent_voters: tuple[MemberId, ...]
@@ -56,40 +56,72 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     if newest is None:
         return Restart(None, {}, absent, lacks_majority)
     rows, lacking = {}, {}
-    present = {former: member for member, side in sides.items() for former in side.formers}
-    positions = {member: _positions(side, newest.partition_count) for member, side in sides.items()}
+    claims = [
+        Claims(member, side.formers, positions_in(side, newest.partition_count)) for member, side in sides.items()
+    ]
     confirming = confirming_index(newest)
     for partition in range(newest.partition_count):
-        slots = newest.slots(partition)
+        _, version, birth, dormant = newest.row(partition)
+        slots = newest.slots(partition) or dormant
         if not slots:
             continue
-        held = {
-            present[former]: (index, positions[present[former]][partition])
-            for index, former in enumerate(slots)
-            if former in present and partition in positions[present[former]]
-        }
-        named = [former for former in slots if former is not None]
-        row = _row_of(held)
-        if not held and all(former in present for former in named):
-            row = (present[named[0]],)  # none of them had heard of its first table: nothing was ever stored
-        elif not any(index <= confirming for index, _ in held.values()):
-            lacking[partition] = tuple(named[: confirming + 1])
-        rows[partition] = row, newest.versions[partition] + VERSION_STEP, newest.births[partition]
+        row = choose_row(slots, partition, claims, confirming)
+        if row is None and not dormant:
+            lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
+        rows[partition] = Row(row or (), version + VERSION_STEP, birth, slots if row is None else ())
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority)
 
 
-def _positions(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch]:
-    """Return the position of each replica, by partition.
+class Claims(NamedTuple):
+    """What a member has read from its folder."""
+
+    member: MemberId
+    formers: Collection[MemberId]
+    """The incarnations that have written it."""
+    positions: Mapping[int, OwnerEpoch]
+    """By partition: the position of its replica; epoch 0: it was never given the partition."""
+
+
+def choose_row(slots: Slots, partition: int, claims: Iterable[Claims], confirming: int) -> Slots | None:
+    """Return the row with which a partition goes on that these members held; None: nobody who is here has all of it.
+
+    `confirming`: the index of the last replica that confirms every write.
+    """
+    present = {former: each for each in claims for former in each.formers}
+    held = {
+        present[former].member: (index, present[former].positions[partition])
+        for index, former in enumerate(slots)
+        if former is not None and former in present and partition in present[former].positions
+    }
+    named = [former for former in slots if former is not None]
+    if not any(position.epoch for _, position in held.values()):
+        # None of them had heard of its first table: nothing was ever stored.
+        return (present[named[0]].member,) if len(held) == len(named) else None
+    held = {member: place for member, place in held.items() if place[1].epoch}
+    return _row_of(held) if any(index <= confirming for index, _ in held.values()) else None
+
+
+def positions_in(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch]:
+    """Return the position of each replica, by partition; epoch 0: its incarnations were never given the partition.
 
     Who has not heard of a division divides its replicas when it does: then each part has this position.
     """
-    if side.table is None or (before := side.table.partition_count) == partition_count:
-        return {each.partition: each for each in side.positions}
-    return {
-        child: OwnerEpoch(child, each.epoch, divided_leader(each.leader, before), each.seq)
+    table = side.table
+    before = table.partition_count if table is not None else partition_count
+
+    def leader_of(leader: str) -> str:
+        return leader if partition_count == before else divided_leader(leader, before)
+
+    found = {
+        child: OwnerEpoch(child, each.epoch, leader_of(each.leader), each.seq)
         for each in side.positions
         for child in children_of(each.partition, partition_count, before)
     }
+    formers = frozenset(side.formers)
+    for partition in range(partition_count):
+        if partition not in found and (table is None or formers.isdisjoint(table.replicas(partition % before))):
+            found[partition] = OwnerEpoch(partition, 0, "", 0)
+    return found
 
 
 def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable | None:
@@ -110,8 +142,6 @@ def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable | None:
 
 def _row_of(held: Mapping[MemberId, tuple[int, OwnerEpoch]]) -> Slots:
     """Return the new row: the holder with the greatest position, and those that are equal to it."""
-    if not held:
-        return ()
 
     def rank(member: MemberId) -> tuple[int, int, int]:
         index, position = held[member]

@@ -1,0 +1,208 @@
+"""Partitions whose last holders went with their folders: nobody serves them, and nobody begins them empty, until a holder is back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.wire import messages as m
+from phalanx.wire.table_events import PartitionLost, PartitionsDormant, PartitionsWoken
+from support.harness import Cluster
+
+VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"
+
+pytestmark = pytest.mark.rows("DU-32")
+
+
+def filled(names: str, *rows: str, **settings: Any) -> Cluster:
+    """Each partition has one entry."""
+    c = Cluster(has_folders=True, seeds=names[0], partition_count=len(rows), **settings)
+    for name in names:
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=rows)
+    for partition, row in enumerate(rows):
+        write(c, row[0], partition, VALUE)
+    return c
+
+
+def write(c: Cluster, owner: str, partition: int, value: bytes) -> None:
+    put = c.put(owner, c.key(partition), value)
+    c.advance(500)
+    assert c.is_done(put)
+
+
+def crash(c: Cluster, names: str) -> None:
+    """They are removed."""
+    c.crash(names)
+    c.advance(12_000)
+
+
+def back(c: Cluster, name: str) -> None:
+    c.join(name, seeds="".join(c.nodes) or "A")
+    c.advance(3_000)
+
+
+def read(c: Cluster, partition: int) -> bytes | None:
+    owner = c.replicas(next(iter(c.nodes)), partition)[0]
+    return c.get(owner, c.key(partition))
+
+
+def dormant(c: Cluster, name: str) -> dict[int, str]:
+    table = c.table(name).dormant
+    return {p: "".join(each[0] if each is not None else "-" for each in slots) for p, slots in table.items()}
+
+
+def test_the_partitions_of_a_crashed_member_wait_for_it_and_the_others_go_on() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    crash(c, "B")
+    assert c.row("A", 1) == ""
+    assert dormant(c, "A") == {1: "B"}
+    assert c.table("A").births == (0, 0)
+    assert not c.table("A").losses
+    assert c.events_of("A", PartitionLost) == []
+    assert [each.partitions for each in c.events_of("A", PartitionsDormant)] == [(1,)]
+    write(c, "A", 0, LATER)
+    back(c, "B")
+    assert (dormant(c, "A"), dormant(c, "B")) == ({}, {})
+    assert read(c, 1) == VALUE
+    assert read(c, 0) == LATER
+    assert [each.partitions for each in c.events_of("A", PartitionsWoken)] == [(1,)]
+
+
+def test_a_master_that_comes_back_as_the_youngest_brings_what_it_had() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    crash(c, "A")
+    assert dormant(c, "B") == {0: "A"}
+    back(c, "A")
+    assert (read(c, 0), read(c, 1)) == (VALUE, VALUE)
+
+
+def test_a_partition_that_goes_on_gets_its_backups_again() -> None:
+    c = filled("ABC", "AB", "BC", "CA")
+    c.crash("A")
+    crash(c, "B")
+    assert dormant(c, "C") == {0: "AB"}
+    back(c, "B")
+    c.advance(10_000)
+    assert sorted(c.replicas("C", 0)) == ["B", "C"]
+
+
+def test_a_holder_that_crashes_again_before_it_is_asked_brings_it_the_next_time() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    crash(c, "B")
+    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.TableAck)
+    c.start("B", seeds="A")
+    c.advance(3_000)
+    assert c.views_of("A") == ["AB"]
+    assert dormant(c, "B") == {1: "B"}, "it has the table, and the master does not know what it has"
+    c.swallow = lambda sender, receiver, message: False
+    crash(c, "B")
+    back(c, "B")
+    assert read(c, 1) == VALUE
+
+
+def test_a_holder_that_has_to_come_back_to_the_list_brings_it_all_the_same() -> None:
+    c = filled("ABC", "A", "B", "C", backup_count=0)
+    crash(c, "B")
+    c.start("B", seeds="A")
+    c.settle()
+    c.hold("B", "AC")
+    c.advance(12_000)
+    assert c.views_of("AC") == ["AC", "AC"]
+    c.release()
+    c.stay_together("ABC")
+    c.advance(5_000)
+    assert read(c, 1) == VALUE
+
+
+def test_the_holder_that_has_most_owns_and_an_equal_one_is_its_backup_without_a_copy() -> None:
+    c = filled("ABCD", "BC", "AD")
+    c.hold("B", "C")
+    c.put("B", c.key(0), LATER)
+    c.settle()
+    c.crash("C")
+    crash(c, "B")
+    assert dormant(c, "A") == {0: "BC"}
+    back(c, "C")
+    assert read(c, 0) == VALUE, "nobody was told that the later write is done"
+    back(c, "B")
+    assert read(c, 0) == VALUE
+
+
+def test_one_that_confirms_nothing_is_not_enough() -> None:
+    c = filled("ABC", "BC", backup_count=0, async_backup_count=1)
+    crash(c, "BC")
+    assert dormant(c, "A") == {0: "BC"}
+    back(c, "C")
+    assert dormant(c, "A") == {0: "BC"}
+    back(c, "B")
+    assert read(c, 0) == VALUE
+
+
+def test_a_partition_that_was_dormant_stays_so_over_the_next_restart_of_all() -> None:
+    c = filled("ABC", "A", "B", "C", backup_count=0)
+    crash(c, "B")
+    c.crash("AC")
+    c.start("A")
+    c.start("C", seeds="A")
+    c.advance(60_000)
+    assert (read(c, 0), read(c, 2)) == (VALUE, VALUE)
+    assert dormant(c, "A") == dormant(c, "C") == {1: "B"}
+    back(c, "B")
+    assert read(c, 1) == VALUE
+
+
+def test_partitions_are_not_divided_while_one_is_dormant() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    crash(c, "B")
+    refused = c.reply(c.ask("A", m.ChangePartitionCount, 4), m.ErrorReply)
+    assert "1 partition waits for B:5701" in refused.text
+    back(c, "B")
+    c.ask("A", m.ChangePartitionCount, 4)
+    c.advance(5_000)
+    assert c.table("A").partition_count == 4
+
+
+def test_a_new_member_gets_no_dormant_partition_and_no_other_is_begun_empty() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    crash(c, "B")
+    c.join("C")
+    c.advance(10_000)
+    assert dormant(c, "C") == {1: "B"}
+    c.crash("A")
+    c.advance(12_000)
+    assert dormant(c, "C").get(1) == "B"
+    assert all(birth == 0 for birth in c.table("C").births)
+
+
+def test_a_holder_whose_process_never_ended_merges_what_it_held() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    c.hang("B")
+    c.advance(12_000)
+    assert dormant(c, "A") == {1: "B"}
+    c.resume("B")
+    c.stay_together("AB")
+    c.advance(20_000)
+    assert (read(c, 0), read(c, 1)) == (VALUE, VALUE)
+    assert not c.table("A").losses
+
+
+def test_what_a_process_has_read_for_a_dormant_partition_outlives_its_incarnation() -> None:
+    c = filled("ABC", "A", "B", "C", backup_count=0)
+    crash(c, "B")
+    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.TableAck)
+    c.start("B", seeds="A")
+    c.advance(3_000)
+    assert dormant(c, "B") == {1: "B"}
+    c.hang("B")
+    c.advance(12_000)
+    c.resume("B")
+    c.advance(1_000)
+    assert "B" in c.gone()
+    c.stay_together("ABC")
+    crash(c, "B")
+    c.swallow = lambda sender, receiver, message: False
+    back(c, "B")
+    assert read(c, 1) == VALUE
