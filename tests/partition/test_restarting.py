@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import pytest
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import Millis, member_id
+from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.table import PartitionTable
 from phalanx.machine.effects import Record
 from phalanx.partition.coordinator.restarting import Restarting
+from phalanx.partition.recovery.restart import Restart as Plan
+from phalanx.partition.recovery.restart import plan_restart
 from phalanx.wire.event import Event
 from phalanx.wire.table_events import ClusterRestarted, RestartWaits
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
@@ -151,10 +154,27 @@ def test_the_wait_is_told_once_for_the_same_members() -> None:
     restart = Restart()
     for now in range(5):
         restart.consider("A", now)
+    restart.consider("AD", 5)  # nobody waits for D
     assert len(restart.told(RestartWaits)) == 1
     restart.consider("AB", 9)
     (event,) = restart.told(RestartWaits)
     assert event.waits_for == (lone_id("C"),)
+
+
+def test_a_plan_is_made_only_when_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[int] = []
+
+    def plan(sides: Mapping[MemberId, StoredSide]) -> Plan:
+        planned.append(len(sides))
+        return plan_restart(sides)
+
+    monkeypatch.setattr("phalanx.partition.coordinator.restarting.plan_restart", plan)
+    restart = Restart()
+    for names, now in [("A", 0), ("A", 100), ("AB", 200), ("AB", 300), ("A", 400), ("A", 500), ("ABC", 600)]:
+        restart.consider(names, now)
+    assert planned == [1, 2, 1, 3]
+    restart.consider("ABC", 700)
+    assert planned == [1, 2, 1, 3, 3]  # the cluster went on, and was switched off again
 
 
 def test_without_a_grace_the_majority_is_enough() -> None:

@@ -29,6 +29,9 @@ class Restarting:
         self.is_waiting = False
         self.waits_for: tuple[MemberId, ...] = ()
         """The former members for which the cluster waits, as far as they are known; empty: it does not wait."""
+        self._sides: tuple[tuple[MemberId, StoredSide], ...] = ()
+        """Those that `_plan` is made of; empty: there is none."""
+        self._plan = Restart(None, {}, (), False)
 
     def __repr__(self) -> str:
         return f"Restarting(waits_for={list(self.waits_for)}, since={self._has_enough_since})"
@@ -37,7 +40,7 @@ class Restarting:
         """Forget everything: the cluster goes on, or another member leads."""
         self._has_enough_since = None
         self._is_accepted, self.is_waiting = False, False
-        self.waits_for = ()
+        self.waits_for, self._sides = (), ()
 
     def accept(self) -> None:
         """Go on without those that are missing, as an operator says: what only they have stays dormant."""
@@ -45,16 +48,21 @@ class Restarting:
 
     def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         """Return how the cluster goes on; None: it waits."""
-        plan = plan_restart(sides)
+        plan, is_new = self._plan, tuple(sides.items()) != self._sides
+        if is_new:  # a plan looks at every partition, and a cluster can wait for days
+            plan = self._plan = plan_restart(sides)
+            self._sides = tuple(sides.items())
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None
-            self._wait(plan)
+            if is_new:
+                self._wait(plan)
             return None
         if plan.absent_voters and not self._is_accepted:
             if self._has_enough_since is None:
                 self._has_enough_since = now
             if now - self._has_enough_since < self._grace_ms:
-                self._wait(plan)
+                if is_new:
+                    self._wait(plan)
                 return None
         self.forget()
         if plan.table is not None:
