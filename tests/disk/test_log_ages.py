@@ -7,13 +7,10 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.common.ids import MemberId
-from phalanx.disk.blocks import FIRST_BLOCK, Block, BlockTimes
+from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.reading import LogAges, StartTimes
-from phalanx.disk.segment_head import SegmentHead
-from phalanx.wire.disk_records import FORMAT, KnownCluster, SegmentStart
+from phalanx.disk.scanning import LogExtent
 
-HEAD = SegmentHead(1, bytes(8), bytes(16), "0")
 DAY = 86_400_000
 
 
@@ -28,19 +25,19 @@ class Written(NamedTuple):
 
 def ages(*written: Written, now: StartTimes) -> list[int]:
     """How long before the start each block was written."""
-    blocks, starts, segment_of, segment = [], {}, [], 0
-    for lsn, each in enumerate(written, 1):
-        flags = FIRST_BLOCK if each.begins else 0
-        times = BlockTimes(0, each.wall, each.mono)
-        blocks.append(Block(HEAD, 0, 0, 0, 0, flags, lsn, 1, 0, times, memoryview(b"")))
+    segments, extents = list[list[Written]](), list[LogExtent]()
+    for each in written:
         if each.begins:
-            segment = lsn
-            starts[lsn] = SegmentStart(
-                FORMAT, "", 1, 0, lsn, None, "c", MemberId("a:1/1"), each.boot, "0", 1, KnownCluster()
-            )
-        segment_of.append(segment)
-    found = LogAges(blocks, lambda block: starts.get(block.first_lsn), now)
-    return [now.mono_ms - found.now_of(s, block.times) for s, block in zip(segment_of, blocks, strict=True)]
+            segments.append([])
+        segments[-1].append(each)
+    lsn, blocks = 1, list[tuple[int, BlockTimes]]()
+    for number, segment in enumerate(segments, 1):
+        times = [BlockTimes(0, each.wall, each.mono) for each in segment]
+        extents.append(LogExtent(number, 0, 0, lsn, lsn + len(segment), segment[0].boot, times[0], times[-1]))
+        blocks += [(lsn, each) for each in times]
+        lsn += len(segment)
+    found = LogAges(extents, now)
+    return [now.mono_ms - found.now_of(segment_lsn, each) for segment_lsn, each in blocks]
 
 
 def test_within_one_boot_the_clock_since_the_boot_counts() -> None:

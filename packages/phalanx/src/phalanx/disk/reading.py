@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from phalanx.common.errors import CorruptDataError
 from phalanx.common.ids import Millis
-from phalanx.disk.blocks import Block, BlockTimes, read_records
+from phalanx.disk.blocks import BlockTimes, read_records
 from phalanx.disk.replay import Replay
-from phalanx.disk.scanning import LogScan, read_extents
+from phalanx.disk.scanning import LogExtent, LogScan, read_extents
 from phalanx.disk.segment_head import Buffer
-from phalanx.wire.disk_records import SegmentStart
 
 
 class StartTimes(NamedTuple):
@@ -29,20 +28,17 @@ class LogAges:
     Neither can make a block younger than one before it: a wall clock that was set back takes no time to live away.
     """
 
-    def __init__(self, blocks: Iterable[Block], starts: Callable[[Block], SegmentStart | None], at: StartTimes) -> None:
-        """`blocks`: all, in order. `starts`: returns the record with which a segment begins, of its first block."""
+    def __init__(self, extents: Iterable[LogExtent], at: StartTimes) -> None:
+        """`extents`: all segments of a log without damage, in order."""
         elapsed: Millis = 0
         boot, last = "", BlockTimes(0, 0, 0)
         shifts: list[tuple[int, Millis]] = []
-        for block in blocks:
-            start = starts(block)
-            if start is not None:
-                if boot and start.boot_id != boot:
-                    elapsed += max(0, block.times.wall_ms - last.wall_ms)
-                    elapsed -= block.times.mono_ms - last.mono_ms
-                boot = start.boot_id
-                shifts.append((block.first_lsn, elapsed))
-            last = block.times
+        for each in extents:
+            if boot and each.boot_id != boot:
+                elapsed += max(0, each.began.wall_ms - last.wall_ms)
+                elapsed -= each.began.mono_ms - last.mono_ms
+            boot, last = each.boot_id, each.ended
+            shifts.append((each.first_lsn, elapsed))
         passed = at.mono_ms - last.mono_ms if boot == at.boot_id else max(0, at.wall_ms - last.wall_ms)
         self._end = last.mono_ms + elapsed + max(0, passed)
         self._shifts = shifts
@@ -62,7 +58,7 @@ def replay_log(segments: Mapping[int, Buffer | None], store: bytes, found: LogSc
             f"segment {worst.segment} of the log is damaged at byte {worst.offset}: {worst.reason}. Records from {worst.lsn} on can be "
             f"lost"
         )
-    ages = LogAges(read_extents(segments, store, found.extents), _start_of, at)
+    ages = LogAges(found.extents, at)
     beginnings = {each.lsn for each in (found.newest.replicas if found.newest is not None else ())}
     sure_from = found.extents[-1].first_lsn if found.extents else 0  # behind the newest list of beginnings
     replay, segment_lsn = Replay(beginnings, sure_from), 0
@@ -73,11 +69,3 @@ def replay_log(segments: Mapping[int, Buffer | None], store: bytes, found: LogSc
         for lsn, record in read_records(block):
             replay.take(lsn, record, now)
     return replay
-
-
-def _start_of(block: Block) -> SegmentStart | None:
-    if not block.is_first:
-        return None
-    for _, record in read_records(block):
-        return record.body if isinstance(record.body, SegmentStart) else None
-    return None

@@ -42,6 +42,12 @@ class LogExtent(NamedTuple):
     end: int
     first_lsn: int
     next_lsn: int
+    boot_id: str
+    """That of the machine when the segment was begun (`SegmentStart.boot_id`)."""
+    began: BlockTimes
+    """When the first one was written."""
+    ended: BlockTimes
+    """When the last one was."""
 
 
 class LogDamage(NamedTuple):
@@ -189,14 +195,19 @@ class _Reader:
 
     def _read_run(self, segment: LogSegment, place: LogPosition, chain: int | None, stop: int | None) -> LogPosition:
         """Read the valid blocks that follow one another, and return the position behind them."""
-        last: Block | None = None
-        for block in follow(segment, place, chain, stop):
-            last = block
-        if last is None:
+        blocks = follow(segment, place, chain, stop)
+        first = next(blocks, None)
+        if first is None:
             return place
+        last = first
+        for block in blocks:
+            last = block
         end, self._last = end_of(last), last
         self._synced_lsn = max(self._synced_lsn, last.synced_lsn)
-        self._extents.append(LogExtent(segment.number, place.offset, end.offset, place.lsn, end.lsn))
+        boot_id = segment.start.boot_id if segment.start is not None else ""
+        self._extents.append(
+            LogExtent(segment.number, place.offset, end.offset, place.lsn, end.lsn, boot_id, first.times, last.times)
+        )
         return end
 
     def _is_end(self, segment: LogSegment, place: LogPosition) -> bool:
