@@ -30,6 +30,20 @@ def play(history: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(history())
 
 
+def on_log(test: Callable[[LogUnderTest], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    """Play a test with a log of its own, to which nothing happens by time."""
+
+    def run(tmp_path: Path) -> None:
+        async def history() -> None:
+            async with open_log(tmp_path / "data") as used:
+                await test(used)
+
+        play(history)
+
+    run.__doc__ = test.__doc__
+    return run
+
+
 def disk_threads() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name.startswith("disk-")]
 
@@ -37,40 +51,34 @@ def disk_threads() -> list[str]:
 # --- appending and syncing ---------------------------------------------------------------------------------------------------
 
 
-def test_what_is_appended_is_with_the_system_at_once(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            syncs = used.files.count("sync_data")
-            assert used.log.append(b"first", 1) == 64
-            assert used.log.append(b"second", 4) == 69
-            assert used.content(1) == b"firstsecond"
-            assert used.files.count("sync_data") == syncs
-            figures = used.log.figures()
-            assert (figures.appended_lsn, figures.synced_lsn, figures.appended_bytes, figures.unsynced_bytes) == (
-                4,
-                0,
-                11,
-                11,
-            )
-            assert (figures.segment, figures.state, figures.why, figures.syncs) == (1, DiskState.OK, "", 0)
-
-    play(history)
+@on_log
+async def test_what_is_appended_is_with_the_system_at_once(used: LogUnderTest) -> None:
+    syncs = used.files.count("sync_data")
+    assert used.log.append(b"first", 1) == 64
+    assert used.log.append(b"second", 4) == 69
+    assert used.content(1) == b"firstsecond"
+    assert used.files.count("sync_data") == syncs
+    figures = used.log.figures()
+    assert (figures.appended_lsn, figures.synced_lsn, figures.appended_bytes, figures.unsynced_bytes) == (
+        4,
+        0,
+        11,
+        11,
+    )
+    assert (figures.segment, figures.state, figures.why, figures.syncs) == (1, DiskState.OK, "", 0)
 
 
-def test_a_sync_is_told_when_somebody_waits_for_it(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            used.log.append(b"first", 3)
-            used.log.want_sync(2)
-            await used.wait_synced(2)
-            assert used.synced == [3]
-            assert used.files.count("sync_data") == 1
-            assert used.seconds[0] > 0
-            figures = used.log.figures()
-            assert (figures.synced_lsn, figures.unsynced_bytes, figures.unsynced_s, figures.syncs) == (3, 0, 0, 1)
-            assert figures.last_sync_s == used.seconds[0]
-
-    play(history)
+@on_log
+async def test_a_sync_is_told_when_somebody_waits_for_it(used: LogUnderTest) -> None:
+    used.log.append(b"first", 3)
+    used.log.want_sync(2)
+    await used.wait_synced(2)
+    assert used.synced == [3]
+    assert used.files.count("sync_data") == 1
+    assert used.seconds[0] > 0
+    figures = used.log.figures()
+    assert (figures.synced_lsn, figures.unsynced_bytes, figures.unsynced_s, figures.syncs) == (3, 0, 0, 1)
+    assert figures.last_sync_s == used.seconds[0]
 
 
 def test_without_anybody_waiting_a_sync_begins_after_the_interval(tmp_path: Path) -> None:
@@ -84,70 +92,58 @@ def test_without_anybody_waiting_a_sync_begins_after_the_interval(tmp_path: Path
     play(history)
 
 
-def test_those_who_wait_during_a_sync_share_the_next_one(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            hung = used.files.hang_next("sync_data")
-            used.log.append(b"0", 1)
-            used.log.want_sync(1)
-            await until(lambda: hung.is_entered, "the first sync is under way")
-            for lsn in range(2, 50):
-                used.log.append(b"x", lsn)
-                used.log.want_sync(lsn)
-            hung.let_go()
-            await used.wait_synced(49)
-            assert used.synced == [1, 49]
-            assert used.files.count("sync_data") == 2
-
-    play(history)
+@on_log
+async def test_those_who_wait_during_a_sync_share_the_next_one(used: LogUnderTest) -> None:
+    hung = used.files.hang_next("sync_data")
+    used.log.append(b"0", 1)
+    used.log.want_sync(1)
+    await until(lambda: hung.is_entered, "the first sync is under way")
+    for lsn in range(2, 50):
+        used.log.append(b"x", lsn)
+        used.log.want_sync(lsn)
+    hung.let_go()
+    await used.wait_synced(49)
+    assert used.synced == [1, 49]
+    assert used.files.count("sync_data") == 2
 
 
-def test_the_loop_goes_on_while_a_sync_lasts(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            hung = used.files.hang_next("sync_data")
-            used.log.append(b"0", 1)
-            used.log.want_sync(1)
-            await until(lambda: hung.is_entered, "the sync is under way")
-            used.log.append(b"1", 2)
-            assert used.content(1).startswith(b"0")
-            assert used.content(1).endswith(b"1")
-            assert used.synced == []
-
-    play(history)
+@on_log
+async def test_the_loop_goes_on_while_a_sync_lasts(used: LogUnderTest) -> None:
+    hung = used.files.hang_next("sync_data")
+    used.log.append(b"0", 1)
+    used.log.want_sync(1)
+    await until(lambda: hung.is_entered, "the sync is under way")
+    used.log.append(b"1", 2)
+    assert used.content(1).startswith(b"0")
+    assert used.content(1).endswith(b"1")
+    assert used.synced == []
 
 
 # --- segments ------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_next_segments_are_ready_before_they_are_needed(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            assert used.numbers() == [1, 2, 3]
-            used.log.append(b"one", 1)
-            assert used.log.roll() == 2
-            used.log.append(b"two", 2)
-            used.log.want_sync(2)
-            await used.wait_synced(2)
-            assert used.files.count("sync_data") == 2  # of both segments
-            assert (used.content(1), used.content(2)) == (b"one", b"two")
-            await used.wait_prepared()
-            assert used.numbers() == [1, 2, 3, 4]
-            await until(lambda: used.open_segments() == [2, 3, 4], "the first segment is closed")
-            assert used.log.figures().segment == 2
-
-    play(history)
+@on_log
+async def test_the_next_segments_are_ready_before_they_are_needed(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    assert used.numbers() == [1, 2, 3]
+    used.log.append(b"one", 1)
+    assert used.log.roll() == 2
+    used.log.append(b"two", 2)
+    used.log.want_sync(2)
+    await used.wait_synced(2)
+    assert used.files.count("sync_data") == 2  # of both segments
+    assert (used.content(1), used.content(2)) == (b"one", b"two")
+    await used.wait_prepared()
+    assert used.numbers() == [1, 2, 3, 4]
+    await until(lambda: used.open_segments() == [2, 3, 4], "the first segment is closed")
+    assert used.log.figures().segment == 2
 
 
-def test_a_segment_that_is_synced_is_closed_when_the_next_one_is_used(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            used.log.roll()
-            assert 1 not in used.open_segments()
-
-    play(history)
+@on_log
+async def test_a_segment_that_is_synced_is_closed_when_the_next_one_is_used(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    used.log.roll()
+    assert 1 not in used.open_segments()
 
 
 def test_without_a_next_segment_appending_goes_on(tmp_path: Path) -> None:
@@ -170,17 +166,14 @@ def test_without_a_next_segment_appending_goes_on(tmp_path: Path) -> None:
     play(history)
 
 
-def test_what_is_left_counts_the_page_that_a_sync_closes(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            used.log.append(b"x" * 36, 1)
-            assert used.log.left_bytes == SEGMENT - 100
-            used.log.want_sync(1)
-            await used.wait_synced(1)
-            assert used.log.left_bytes == SEGMENT - 4096
-            assert used.log.append(b"y", 2) == 4096
-
-    play(history)
+@on_log
+async def test_what_is_left_counts_the_page_that_a_sync_closes(used: LogUnderTest) -> None:
+    used.log.append(b"x" * 36, 1)
+    assert used.log.left_bytes == SEGMENT - 100
+    used.log.want_sync(1)
+    await used.wait_synced(1)
+    assert used.log.left_bytes == SEGMENT - 4096
+    assert used.log.append(b"y", 2) == 4096
 
 
 def test_a_new_start_never_appends_to_what_is_there(tmp_path: Path) -> None:
@@ -304,17 +297,14 @@ def test_after_a_failed_write_the_log_is_over(tmp_path: Path, number: int) -> No
     play(history)
 
 
-def test_after_a_short_write_the_log_is_over(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            used.files.shorten_next("write", 1)
-            with pytest.raises(DiskLogFailed, match="has failed: only 3 of 4 bytes were written"):
-                used.log.append(b"torn", 1)
-            await used.wait_state(DiskState.FAILED)
-            await check_that_nothing_is_touched(used)
-
-    play(history)
+@on_log
+async def test_after_a_short_write_the_log_is_over(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    used.files.shorten_next("write", 1)
+    with pytest.raises(DiskLogFailed, match="has failed: only 3 of 4 bytes were written"):
+        used.log.append(b"torn", 1)
+    await used.wait_state(DiskState.FAILED)
+    await check_that_nothing_is_touched(used)
 
 
 def test_after_an_interrupted_write_the_log_is_over(tmp_path: Path) -> None:
@@ -345,35 +335,29 @@ def test_after_an_interrupted_write_the_log_is_over(tmp_path: Path) -> None:
     play(history)
 
 
-def test_after_a_failed_sync_the_log_is_over(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            used.files.fail_next("sync_data", errno.EIO)
-            used.log.append(b"lost", 1)
-            used.log.want_sync(1)
-            why = await used.wait_state(DiskState.FAILED)
-            assert why == f"the sync of {used.segment(1)} has failed: Input/output error"
-            assert used.synced == []
-            await check_that_nothing_is_touched(used)
-
-    play(history)
+@on_log
+async def test_after_a_failed_sync_the_log_is_over(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    used.files.fail_next("sync_data", errno.EIO)
+    used.log.append(b"lost", 1)
+    used.log.want_sync(1)
+    why = await used.wait_state(DiskState.FAILED)
+    assert why == f"the sync of {used.segment(1)} has failed: Input/output error"
+    assert used.synced == []
+    await check_that_nothing_is_touched(used)
 
 
-def test_after_a_failed_sync_of_the_segment_before_the_next_one_is_not_synced(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            used.log.append(b"one", 1)
-            used.log.roll()
-            used.log.append(b"two", 2)
-            used.files.fail_next("sync_data", errno.EIO)
-            used.log.want_sync(2)
-            assert "0000000000000001.log has failed" in await used.wait_state(DiskState.FAILED)
-            assert used.files.count("sync_data") == 1
-            await check_that_nothing_is_touched(used)
-
-    play(history)
+@on_log
+async def test_after_a_failed_sync_of_the_segment_before_the_next_one_is_not_synced(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    used.log.append(b"one", 1)
+    used.log.roll()
+    used.log.append(b"two", 2)
+    used.files.fail_next("sync_data", errno.EIO)
+    used.log.want_sync(2)
+    assert "0000000000000001.log has failed" in await used.wait_state(DiskState.FAILED)
+    assert used.files.count("sync_data") == 1
+    await check_that_nothing_is_touched(used)
 
 
 @pytest.mark.parametrize("step", ["allocate", "sync", "unlink"])
@@ -714,78 +698,66 @@ def test_a_forked_child_has_no_segment_and_cannot_append(tmp_path: Path) -> None
     play(history)
 
 
-def test_a_fork_while_a_thread_holds_the_lock_of_the_log_hangs_nobody(tmp_path: Path) -> None:
+@on_log
+async def test_a_fork_while_a_thread_holds_the_lock_of_the_log_hangs_nobody(used: LogUnderTest) -> None:
     """The child does not have that thread, so nobody would release the lock."""
 
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            used.log.append(b"x", 1)
-            held, release = threading.Event(), threading.Event()
+    used.log.append(b"x", 1)
+    held, release = threading.Event(), threading.Event()
 
-            def hold() -> None:
-                with used.log._shared._changed:
-                    held.set()
-                    release.wait(60)
+    def hold() -> None:
+        with used.log._shared._changed:
+            held.set()
+            release.wait(60)
 
-            def use() -> bool:
-                used.log.want_sync(1)
-                return asyncio.run(used.log.close(1))
+    def use() -> bool:
+        used.log.want_sync(1)
+        return asyncio.run(used.log.close(1))
 
-            holder = threading.Thread(target=hold)
-            holder.start()
-            assert held.wait(60)
-            try:
-                assert in_child(use) is False
-            finally:
-                release.set()
-                holder.join(60)
-
-    play(history)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    try:
+        assert in_child(use) is False
+    finally:
+        release.set()
+        holder.join(60)
 
 
-def test_closing_syncs_the_rest(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            used.log.append(b"one", 1)
-            used.log.roll()
-            used.log.append(b"two", 2)
-            assert await used.log.close(60) is True
-            assert used.synced == [2]
-            await until(lambda: not disk_threads(), "the threads have ended")
-            await until(lambda: used.open_segments() == [], "all segments are closed")
-            assert used.states == []
-            with pytest.raises(DiskLogFailed, match="the log on disk is closed"):
-                used.log.append(b"x", 3)
-            assert await used.log.close(60) is True
-
-    play(history)
+@on_log
+async def test_closing_syncs_the_rest(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    used.log.append(b"one", 1)
+    used.log.roll()
+    used.log.append(b"two", 2)
+    assert await used.log.close(60) is True
+    assert used.synced == [2]
+    await until(lambda: not disk_threads(), "the threads have ended")
+    await until(lambda: used.open_segments() == [], "all segments are closed")
+    assert used.states == []
+    with pytest.raises(DiskLogFailed, match="the log on disk is closed"):
+        used.log.append(b"x", 3)
+    assert await used.log.close(60) is True
 
 
-def test_closing_waits_for_no_sync_that_hangs(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            hung = used.files.hang_next("sync_data")
-            used.log.append(b"one", 1)
-            assert await used.log.close(0.01) is False
-            hung.let_go()
-            await until(lambda: not disk_threads(), "the threads have ended")
-            assert used.synced == []
-
-    play(history)
+@on_log
+async def test_closing_waits_for_no_sync_that_hangs(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    hung = used.files.hang_next("sync_data")
+    used.log.append(b"one", 1)
+    assert await used.log.close(0.01) is False
+    hung.let_go()
+    await until(lambda: not disk_threads(), "the threads have ended")
+    assert used.synced == []
 
 
-def test_closing_while_a_sync_fails_ends_at_once(tmp_path: Path) -> None:
-    async def history() -> None:
-        async with open_log(tmp_path / "data") as used:
-            await used.wait_prepared()
-            used.files.fail_next("sync_data", errno.EIO)
-            used.log.append(b"one", 1)
-            assert await used.log.close(60) is False
-            assert used.state is DiskState.FAILED
-
-    play(history)
+@on_log
+async def test_closing_while_a_sync_fails_ends_at_once(used: LogUnderTest) -> None:
+    await used.wait_prepared()
+    used.files.fail_next("sync_data", errno.EIO)
+    used.log.append(b"one", 1)
+    assert await used.log.close(60) is False
+    assert used.state is DiskState.FAILED
 
 
 def test_the_folder_can_be_opened_again_after_the_end(tmp_path: Path) -> None:

@@ -89,6 +89,32 @@ def fill(grid: phalanx.Client, name: str = "filled") -> dict[str, int]:
     return values
 
 
+def filled(cluster: Cluster) -> dict[str, int]:
+    with cluster.client() as grid:
+        return fill(grid)
+
+
+def check_filled(cluster: Cluster, expected: dict[str, int]) -> None:
+    with cluster.client() as grid:
+        assert dict(grid.map("filled").items()) == expected
+
+
+@pytest.fixture
+def lone(cluster: Cluster) -> StoredCluster:
+    """A cluster of one member with a folder."""
+    stored = StoredCluster(cluster)
+    stored.start()
+    return stored
+
+
+@pytest.fixture
+def three(cluster: Cluster) -> StoredCluster:
+    """A cluster of three members with folders, and one backup."""
+    stored = StoredCluster(cluster, "--backup-count=1")
+    stored.start(range(3))
+    return stored
+
+
 def left_ms(grid: phalanx.Client, name: str) -> int:
     """The remaining time to live of the only entry of a map."""
     (page,) = grid.map(name).scan_packed(with_ttls=True)
@@ -98,9 +124,7 @@ def left_ms(grid: phalanx.Client, name: str) -> int:
 # --- one member --------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_only_member_had_is_there_after_two_crashes(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster)
-    stored.start()
+def test_what_the_only_member_had_is_there_after_two_crashes(cluster: Cluster, lone: StoredCluster) -> None:
     with cluster.client() as grid:
         expected = fill(grid)
         grid.map("filled").pop("k7")
@@ -109,8 +133,8 @@ def test_what_the_only_member_had_is_there_after_two_crashes(cluster: Cluster) -
         grid.map("lived").put("stays", 1, ttl=LONG_S)
     put_at = time.monotonic()
     for start in (2, 3):
-        stored.kill()
-        stored.start()
+        lone.kill()
+        lone.start()
         with cluster.client() as grid:
             assert dict(grid.map("filled").items()) == expected
             assert grid.map("counters").increment("c") == 9 + start
@@ -119,59 +143,46 @@ def test_what_the_only_member_had_is_there_after_two_crashes(cluster: Cluster) -
             grid.map("filled")[f"after {start}"] = expected[f"after {start}"] = start
 
 
-def test_the_only_member_that_was_stopped_comes_back_with_everything(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster)
-    stored.start()
-    with cluster.client() as grid:
-        expected = fill(grid)
-    assert stored.terminate() == 0
-    stored.start()
-    with cluster.client() as grid:
-        assert dict(grid.map("filled").items()) == expected
+def test_the_only_member_that_was_stopped_comes_back_with_everything(cluster: Cluster, lone: StoredCluster) -> None:
+    expected = filled(cluster)
+    assert lone.terminate() == 0
+    lone.start()
+    check_filled(cluster, expected)
 
 
 # --- several ------------------------------------------------------------------------------------------------------------
 
 
-def test_all_members_that_were_killed_come_back_in_another_order(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster, "--backup-count=1")
-    stored.start(range(3))
-    with cluster.client() as grid:
-        expected = fill(grid)
+def test_all_members_that_were_killed_come_back_in_another_order(cluster: Cluster, three: StoredCluster) -> None:
+    expected = filled(cluster)
     cluster.wait_redundant()
     writers = Writers(cluster)
     with writers.running():
-        stored.kill()
-    stored.start([2, 0, 1])
-    with cluster.client() as grid:
-        assert dict(grid.map("filled").items()) == expected
+        three.kill()
+    three.start([2, 0, 1])
+    check_filled(cluster, expected)
     writers.check()
 
 
-def test_two_of_three_go_on_without_the_third_if_they_hold_everything(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster, "--backup-count=1")
-    stored.start(range(3))
-    with cluster.client() as grid:
-        expected = fill(grid)
+def test_two_of_three_go_on_without_the_third_if_they_hold_everything(cluster: Cluster, three: StoredCluster) -> None:
+    expected = filled(cluster)
     cluster.wait_redundant()
-    stored.kill()
-    stored.start([2, 1])
+    three.kill()
+    three.start([2, 1])
     with cluster.client() as grid:
         assert dict(grid.map("filled").items()) == expected
         grid.map("filled").pop("k3")
         grid.map("filled")["later"] = expected["later"] = -1
     del expected["k3"]
-    stored.start([0])
+    three.start([0])
     cluster.wait_redundant()
-    with cluster.client() as grid:
-        assert dict(grid.map("filled").items()) == expected
+    check_filled(cluster, expected)
 
 
 def test_a_cluster_without_backups_waits_for_whoever_is_missing_and_says_for_whom(cluster: Cluster) -> None:
     stored = StoredCluster(cluster, "--backup-count=0")
     stored.start(range(3))
-    with cluster.client() as grid:
-        expected = fill(grid)
+    expected = filled(cluster)
     cluster.wait_redundant(backup_count=0)
     missing = stored.member(0).address
     stored.kill()
@@ -188,83 +199,68 @@ def test_a_cluster_without_backups_waits_for_whoever_is_missing_and_says_for_who
     with cluster.client(call_timeout_s=0.5) as grid, pytest.raises(PhalanxError):
         grid.map("filled").get("k1")
     stored.start([0])
-    with cluster.client() as grid:
-        assert dict(grid.map("filled").items()) == expected
+    check_filled(cluster, expected)
 
 
-def test_members_that_are_stopped_one_after_the_other_lose_nothing(cluster: Cluster) -> None:
+def test_members_that_are_stopped_one_after_the_other_lose_nothing(cluster: Cluster, three: StoredCluster) -> None:
     """Each hands over what it has, and comes back as a new member with its folder."""
-    stored = StoredCluster(cluster, "--backup-count=1")
-    stored.start(range(3))
-    with cluster.client() as grid:
-        expected = fill(grid)
+    expected = filled(cluster)
     cluster.wait_redundant()
     for place in range(3):
-        assert stored.terminate(place) == 0
-        stored.start([place])
+        assert three.terminate(place) == 0
+        three.start([place])
         cluster.wait_redundant()
-    stored.kill()
-    stored.start([1, 0, 2])
-    with cluster.client() as grid:
-        assert dict(grid.map("filled").items()) == expected
+    three.kill()
+    three.start([1, 0, 2])
+    check_filled(cluster, expected)
 
 
 # --- folders that are refused -------------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_used_by_one_process(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster)
-    stored.start()
-    first = stored.member()
-    second = stored.begin(1, f"--set=data_dir={stored.folder(0)}")
-    assert f"used by pid {first.pid} on host" in stored.wait_refused(second)
-    with cluster.client() as grid:
-        fill(grid)
+def test_a_folder_is_used_by_one_process(cluster: Cluster, lone: StoredCluster) -> None:
+    first = lone.member()
+    second = lone.begin(1, f"--set=data_dir={lone.folder(0)}")
+    assert f"used by pid {first.pid} on host" in lone.wait_refused(second)
+    filled(cluster)
 
 
-def test_a_folder_of_another_cluster_is_refused(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster)
-    stored.start()
-    stored.kill()
-    line = stored.wait_refused(stored.begin(0, "--cluster=other"))
-    assert f"data_dir {stored.folder()}: it is of cluster 'test', and this member is configured for 'other'" in line
-    stored.start()
+def test_a_folder_of_another_cluster_is_refused(cluster: Cluster, lone: StoredCluster) -> None:
+    lone.kill()
+    line = lone.wait_refused(lone.begin(0, "--cluster=other"))
+    assert f"data_dir {lone.folder()}: it is of cluster 'test', and this member is configured for 'other'" in line
+    lone.start()
 
 
 # --- folders that are hurt ----------------------------------------------------------------------------------------------
 
 
-def test_a_member_does_not_start_with_a_log_that_is_damaged(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster)
-    stored.start()
-    with cluster.client() as grid:
-        fill(grid)
-    stored.kill()
-    stored.start()  # continues the first segment, which is sealed by that
-    stored.kill()
-    path = next(segments_of(stored.folder()))
+def test_a_member_does_not_start_with_a_log_that_is_damaged(cluster: Cluster, lone: StoredCluster) -> None:
+    filled(cluster)
+    lone.kill()
+    lone.start()  # continues the first segment, which is sealed by that
+    lone.kill()
+    path = next(segments_of(lone.folder()))
     flip(path, end_of_content(path) // 2)
-    line = stored.wait_refused(stored.begin())
+    line = lone.wait_refused(lone.begin())
     assert f"segment {int(path.stem, 16)} of the log is damaged at byte" in line
     place = int(line.partition("at byte ")[2].partition(":")[0])
     assert place <= end_of_content(path) // 2
     flip(path, end_of_content(path) // 2)  # put back, it starts
-    stored.start()
+    lone.start()
 
 
-def test_a_member_starts_with_a_log_whose_end_is_torn_and_tells(cluster: Cluster) -> None:
-    stored = StoredCluster(cluster)
-    stored.start()
+def test_a_member_starts_with_a_log_whose_end_is_torn_and_tells(cluster: Cluster, lone: StoredCluster) -> None:
     with cluster.client() as grid:
         expected = fill(grid)
         grid.map("filled")["last"] = 1
-    stored.kill()
-    path = list(segments_of(stored.folder()))[-1]
+    lone.kill()
+    path = list(segments_of(lone.folder()))[-1]
     overwrite(path, end_of_content(path) - 8, bytes(8))
-    member = stored.begin()
-    line = stored.wait_logged(member, "is cut off at record")
+    member = lone.begin()
+    line = lone.wait_logged(member, "is cut off at record")
     assert "was written and never synced" in line
-    stored.start([])
+    lone.start([])
     with cluster.client() as grid:
         found = dict(grid.map("filled").items())
     assert found.keys() <= expected.keys() | {"last"}
