@@ -140,6 +140,13 @@ def test_the_parts_of_a_divided_replica_begin_where_it_began() -> None:
     assert index.began[1] == 7  # the copy was of the replica before
 
 
+def test_a_replica_begins_with_its_first_epoch() -> None:
+    index = LogIndex(KnownCluster(), {})
+    for lsn in (3, 5):
+        index.take(lsn, LogRecord(EpochBegun(0, lsn, "A", -1)))
+    assert index.began == {0: 3}
+
+
 def test_a_table_is_of_one_incarnation() -> None:
     index = LogIndex(KnownCluster(), {})
     table = build_table([(lone_id("A"),)] * 3, [1] * 3)

@@ -218,7 +218,9 @@ def test_what_is_known_of_the_cluster_goes_on_behind_an_incarnation_and_ends_by_
 def test_a_beginning_that_is_not_listed_is_passed_over(begins: DiskRecord) -> None:
     """Its replica begins elsewhere: what is here is not all of it."""
     writes: list[DiskRecord | LogRecord] = [put(0, 9, K[0], V), *to_copy(put(0, 9, K[0], V), chunk(0, last=True))]
-    replay = replay_of(begins, *writes, chunk(0, last=True), replay=Replay({5}, sure_from=50))
+    replay = replay_of(begins, replay=Replay({5}, sure_from=50))
+    assert replay.index.needed_from(50) == 50
+    replay_of(*writes, chunk(0, last=True), replay=replay, first=2)
     assert not replay.replicas
     assert not replay.index.began
     assert not replay.arriving

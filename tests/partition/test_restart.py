@@ -127,6 +127,13 @@ def test_the_greater_partition_count_counts() -> None:
     assert rows_of(table_in(plan)) == ["A", "A"]
 
 
+def test_an_undivided_replica_holds_every_part_of_its_partition() -> None:
+    two, one = table_of("AB", "AB", versions=[4, 4]), table_of("AB", versions=[3])
+    plan = planned(side("A", two), side("B", one, (0, 3, "B", 7)))
+    assert rows_of(table_in(plan)) == ["B", "B"]
+    assert plan.lacking == {}
+
+
 def test_a_partition_that_nobody_ever_held_stays_so() -> None:
     table = table_of("AB", "")
     plan = planned(side("A", table, (0, 1, "A", 1)), side("B", table, (0, 1, "A", 1)))
