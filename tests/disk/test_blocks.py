@@ -35,7 +35,7 @@ from phalanx.disk.segment_head import (
     encode_head,
     make_magic,
 )
-from phalanx.wire.disk_records import CopyBegun, DiskRecord, LogRecord, PlainPuts, ReplicaDropped
+from phalanx.wire.disk_records import CopyBegun, DiskRecord, LogPosition, LogRecord, PlainPuts, ReplicaDropped
 from support.strategies import BYTES, examples, structs
 
 KINDS = get_args(DiskRecord)
@@ -54,8 +54,13 @@ def records(kinds: tuple[type, ...] = KINDS) -> st.SearchStrategy[LogRecord]:
     return st.builds(LogRecord, st.one_of([structs(kind) for kind in kinds]).map(fitting), st.booleans())
 
 
+def end_at(lsn: int) -> LogPosition:
+    """The end of a log, behind which this record comes."""
+    return LogPosition(HEAD.number, 0, 5, lsn)
+
+
 def encoded(appended: list[LogRecord], first: int = 10, flags: int = 0) -> bytes:
-    return bytes(encode_block(HEAD, 5, first, first - 1, TIMES, appended, flags)[0])
+    return bytes(encode_block(HEAD, end_at(first), first - 1, TIMES, appended, flags)[0])
 
 
 def decoded(data: bytes) -> Block:
@@ -174,7 +179,7 @@ def test_no_body_contains_the_magic_and_each_comes_back(value: bytes) -> None:
 
 def test_a_stored_block_is_not_found_as_one() -> None:
     """Not even where the header of the block that contains it was never written."""
-    forged = bytes(encode_block(HEAD, 5, 10**9, 10**9 - 1, TIMES, [LogRecord(ReplicaDropped(1))])[0])
+    forged = bytes(encode_block(HEAD, end_at(10**9), 10**9 - 1, TIMES, [LogRecord(ReplicaDropped(1))])[0])
     data = encoded([LogRecord(PlainPuts("m", 271, forged * 3))])
     assert [block.synced_lsn for block in find_blocks(bytes(HEAD_BYTES) + data, HEAD, 0)] == [9]
     assert list(find_blocks(bytes(HEAD_BYTES + BLOCK_BYTES) + data[BLOCK_BYTES:], HEAD, 0)) == []
@@ -209,7 +214,7 @@ def test_what_cannot_be_encoded_is_told() -> None:
     with pytest.raises(InvariantViolation, match="fit into their fields"):
         encoded([LogRecord(ReplicaDropped(2**32))])
     with pytest.raises(InvariantViolation, match="is not synced before it is written"):
-        encode_block(HEAD, 5, 10, 10, TIMES, [], FIRST_BLOCK)
+        encode_block(HEAD, end_at(10), 10, TIMES, [], FIRST_BLOCK)
 
 
 def test_a_page_begins_at_each_multiple_of_its_length() -> None:

@@ -222,7 +222,8 @@ class LogWriter:
         """A block that says that everything is synced, as someone can store it who reads along."""
         head = self._heads[self.segment]
         record = LogRecord(ReplicatePut(1, 3, 10**9, "forged", [b"k"], [b"v"], 0, None))
-        return bytes(encode_block(head, self.chain, 10**12, 10**12 - 1, self._times(), [record], 0)[0])
+        end = LogPosition(self.segment, 0, self.chain, 10**12)
+        return bytes(encode_block(head, end, 10**12 - 1, self._times(), [record], 0)[0])
 
     def _times(self) -> BlockTimes:
         return BlockTimes(self.lsn << 16, 1_700_000_000_000 + self.lsn, self.lsn)
@@ -247,7 +248,8 @@ class LogWriter:
 
     def _encode(self, records: list[LogRecord], flags: int) -> tuple[bytearray, int]:
         synced = min(self.synced, self.lsn - 1)
-        return encode_block(self._heads[self.segment], self.chain, self.lsn, synced, self._times(), records, flags)
+        end = LogPosition(self.segment, 0, self.chain, self.lsn)
+        return encode_block(self._heads[self.segment], end, synced, self._times(), records, flags)
 
     def _append(self, records: list[LogRecord], flags: int) -> None:
         block, chain = self._encode(records, flags)

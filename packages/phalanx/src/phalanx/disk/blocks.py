@@ -76,7 +76,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.invariant import invariant
 from phalanx.common.words import quoted
 from phalanx.disk.segment_head import HEAD_BYTES, MAGIC_BYTES, Buffer, SegmentHead, unknown
-from phalanx.wire.disk_records import CopyBegun, DiskRecord, LogRecord, record_decoder
+from phalanx.wire.disk_records import CopyBegun, DiskRecord, LogPosition, LogRecord, record_decoder
 
 FIRST_BLOCK: Final = 1
 LAST_BLOCK: Final = 2
@@ -178,8 +178,7 @@ def next_page(offset: int) -> int:
 
 def encode_block(
     head: SegmentHead,
-    chain: int,
-    first_lsn: int,
+    end: LogPosition,
     synced_lsn: int,
     times: BlockTimes,
     records: Sequence[LogRecord],
@@ -187,9 +186,9 @@ def encode_block(
 ) -> tuple[bytearray, int]:
     """Encode a block; return it with the chain of the next one. Raises `UsageError` if a text is not Unicode.
 
-    `flags`: `FIRST_BLOCK` and `LAST_BLOCK`.
+    `end`: of the log before it. `flags`: `FIRST_BLOCK` and `LAST_BLOCK`.
     """
-    invariant(synced_lsn < first_lsn, "a block is not synced before it is written", synced=synced_lsn, first=first_lsn)
+    invariant(synced_lsn < end.lsn, "a block is not synced before it is written", synced=synced_lsn, first=end.lsn)
     block = bytearray(BLOCK_BYTES)
     try:
         start = BLOCK_BYTES
@@ -197,15 +196,15 @@ def encode_block(
             body = record.body
             kind, partition_of = _KINDS[type(body)]
             _encode_into(body, block, start + RECORD_BYTES)
-            end = len(block)
-            _put_record(block, start, kind, record.to_copy, partition_of(body), end - start - RECORD_BYTES)
-            start = end
+            stop = len(block)
+            _put_record(block, start, kind, record.to_copy, partition_of(body), stop - start - RECORD_BYTES)
+            start = stop
         if find_bytes(block, head.escaped, BLOCK_BYTES) >= 0:
             block[BLOCK_BYTES:] = block[BLOCK_BYTES:].replace(head.escaped, head.escaped + b"\0")
             flags |= ESCAPED
         length, checksum = len(block) - BLOCK_BYTES, zlib.crc32(memoryview(block)[BLOCK_BYTES:])
         _put_header(
-            block, 0, head.magic, 0, length, checksum, chain, flags, 0, len(records), first_lsn, synced_lsn, *times
+            block, 0, head.magic, 0, length, checksum, end.chain, flags, 0, len(records), end.lsn, synced_lsn, *times
         )  # fmt: skip
     except UnicodeEncodeError as error:
         raise UsageError(f"a record for the disk: {quoted(error.object)} is not Unicode text: {error.reason}") from None

@@ -80,6 +80,7 @@ from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import ClusterLeft, IncarnationEnded, TableRecord
 from phalanx.wire.message import WireMessage
+from phalanx.wire.table_messages import StoredSide
 
 _OF_ONE_PARTITION = frozenset(
     [
@@ -445,8 +446,12 @@ class Node:
 
     def _wants_table(self) -> bool:
         """Return whether a call, the merge of orphaned replicas, or what was read from the folder waits for the assignment."""
-        waits = bool(self.calls.waiting) or bool(self.data_merging) or self.grid.stored() is not None
+        waits = bool(self.calls.waiting) or bool(self.data_merging) or self._stored() is not None
         return waits and not self.installed_table.is_assigned and self.membership.view is not None
+
+    def _stored(self) -> StoredSide | None:
+        """Return what the folder gave and no cluster has taken up yet; None: nothing."""
+        return self.grid.stored()
 
     def _has_entries(self) -> bool:
         return any(replica.maps for replica in (*self.grid.all_replicas(), *self.grid.follower.replicas.values()))
@@ -464,18 +469,17 @@ class Node:
         """Log what becomes of the replicas that this incarnation had."""
         if any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in self._out.effects):
             # The next incarnation takes over what was read and no cluster has taken up, as it is.
-            stored = self.grid.stored()
+            stored = self._stored()
             if stored is None or self.installed_table.is_assigned:
                 dormant = tuple(each.partition for each in stored.positions) if stored is not None else ()
                 self.log.add(IncarnationEnded(dormant))
         elif self.membership.leaves_others():
             # 1. All members are stopped at once. 2. Nobody can take from the others what they hold. 3. All are started again.
-            keeps = self.grid.stored() is not None or self.this in self.installed_table.table.members
+            keeps = self._stored() is not None or self.this in self.installed_table.table.members
             self.log.add(ClusterLeft(keeps))
         elif (record := self.membership.last_view_record()) is not None:
-            self.log.add(
-                record
-            )  # the last one that leaves keeps all that it has, also the votes: it can be started again
+            # The last one that leaves keeps all that it has, also the votes: it can be started again.
+            self.log.add(record)
 
     def _refuse(self, caller: Target, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))

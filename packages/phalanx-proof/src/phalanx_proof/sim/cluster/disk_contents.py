@@ -20,15 +20,15 @@ def find_difference(node: Node, replay: Replay) -> str:
     """Return in what the replicas in memory and those of the log differ first; empty: in nothing."""
     if node.membership.is_over:
         return ""
-    grid = node.grid
-    held = {owned.number: owned.replica for owned in grid.ownership.all_owned()} | grid.follower.replicas
-    held |= grid.follower.undivided.waiting()
-    unfinished = grid.follower.undivided.children()
+    follower = node.grid.follower
+    held = {owned.number: owned.replica for owned in node.grid.ownership.all_owned()} | follower.replicas
+    held |= follower.undivided.waiting()
+    unfinished = follower.undivided.children()
     if lacking := held.keys() - replay.replicas.keys():
         return f"the log lacks partition {min(lacking)}"
     if left := replay.replicas.keys() - held.keys() - unfinished.keys():
         return f"the log still has partition {min(left)}"
-    arriving = {partition: copy.replica for partition, copy in grid.follower.copies.items()}
+    arriving = {partition: copy.replica for partition, copy in follower.copies.items()}
     if other := arriving.keys() ^ replay.arriving.keys():
         where = "memory" if min(other) in arriving else "the log"
         return f"a copy of partition {min(other)} arrives in {where} only"

@@ -197,9 +197,7 @@ class MemberDisk:
         end, now = known(self._end, "a segment has begun", disk=self), int(time.monotonic() * 1000)
         _, clock = self._member()
         times = BlockTimes(clock.read(now), int(time.time() * 1000), now)
-        block, chain = encode_block(
-            self._heads[end.segment], end.chain, appended.first_lsn, self._synced_lsn, times, appended.records, flags
-        )
+        block, chain = encode_block(self._heads[end.segment], end, self._synced_lsn, times, appended.records, flags)
         last, size = appended.last_lsn, len(block)
         offset = disk.append(block, last)
         self._segments[-1].size += size
