@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 from typing import Any, get_args
 
 import msgspec
@@ -36,6 +35,7 @@ from phalanx.disk.segment_head import (
     make_magic,
 )
 from phalanx.wire.disk_records import CopyBegun, DiskRecord, LogPosition, LogRecord, PlainPuts, ReplicaDropped
+from support.disk_records import sealed
 from support.strategies import BYTES, examples, structs
 
 KINDS = get_args(DiskRecord)
@@ -67,15 +67,6 @@ def decoded(data: bytes) -> Block:
     block = decode_block(data, 0, HEAD, 5)
     assert block is not None
     return block
-
-
-def sealed(data: bytes | bytearray) -> bytes:
-    """A block with right checksums, whatever was changed in it."""
-    block = bytearray(data)
-    block[12:16] = (len(block) - BLOCK_BYTES).to_bytes(4, "little")
-    block[16:20] = zlib.crc32(block[BLOCK_BYTES:]).to_bytes(4, "little")
-    block[8:12] = zlib.crc32(block[12:BLOCK_BYTES]).to_bytes(4, "little")
-    return bytes(block)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

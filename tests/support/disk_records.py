@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 
 from phalanx.codec.rows import pack_rows
 from phalanx.common.ids import Millis
+from phalanx.disk.blocks import BLOCK_BYTES
 from phalanx.disk.replay import Replay
 from phalanx.wire.disk_records import DiskRecord, LogRecord
 from phalanx.wire.messages import CopyChunk, CopyStart, ReplicatePut
@@ -49,3 +51,12 @@ def replay_of(
 def to_copy(*records: DiskRecord) -> Iterable[LogRecord]:
     """The records of what goes to a copy that arrives."""
     return [LogRecord(record, True) for record in records]
+
+
+def sealed(data: bytes | bytearray) -> bytes:
+    """A block with right checksums, whatever was changed in it."""
+    block = bytearray(data)
+    block[12:16] = (len(block) - BLOCK_BYTES).to_bytes(4, "little")
+    block[16:20] = zlib.crc32(block[BLOCK_BYTES:]).to_bytes(4, "little")
+    block[8:12] = zlib.crc32(block[12:BLOCK_BYTES]).to_bytes(4, "little")
+    return bytes(block)

@@ -27,11 +27,13 @@ from phalanx_native._entries import (
     without_prefixes,
 )
 from phalanx_native._messages import present_frames, whole_message
+from phalanx_native._replay import Follower
 from phalanx_native._stores import Stores
 
 __all__ = [
     "INTERFACE",
     "Commands",
+    "Follower",
     "Stores",
     "add_rows",
     "entries_from_data",

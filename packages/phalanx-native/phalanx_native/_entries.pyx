@@ -41,7 +41,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object)
     int64_t PyLong_AsLongLongAndOverflow(object, int*) except? -1
 
-INTERFACE = 8
+INTERFACE = 9
 """Counts up with every change that the callers in `phalanx` must know of."""
 
 

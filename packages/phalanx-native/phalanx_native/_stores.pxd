@@ -34,13 +34,20 @@ cdef inline bint is_true(PyObject* of, Py_ssize_t offset) noexcept:
     return slot(of, offset)[0] == Py_True
 
 
-cdef class Stores:
-    cdef PyObject *owned_type
+cdef class Replicas:
     cdef PyObject *replica_type
     cdef PyObject *store_type
-    cdef tuple kinds  # keeps the three alive
-    cdef Py_ssize_t replica, owned_plain, maps, seq, entries, expires_at, order, tombstones, observers, eviction_order, held_bytes
-    cdef Py_ssize_t accesses, idle, store_plain
+    cdef object kinds  # keeps the types alive
+    cdef Py_ssize_t maps, seq, entries, expires_at, order, tombstones, observers, eviction_order, held_bytes, accesses, idle
+    cdef Py_ssize_t store_plain
+
+    cdef int keep_in(self, PyObject* replica, PyObject* store, object key, bytes stored, Py_ssize_t skip) except -1
+    cdef int count_write(self, PyObject* replica) except -1
+
+
+cdef class Stores(Replicas):
+    cdef PyObject *owned_type
+    cdef Py_ssize_t replica, owned_plain
 
     cdef bint find_owned(self, list owned, tuple keys, uint32_t seed, PyObject** holders) except -1
     cdef PyObject* store_of(self, PyObject* owned, str name) except? NULL
@@ -59,3 +66,6 @@ cdef class Stores:
     cdef bint find_stores(self, PyObject** holders, PyObject** stores, Py_ssize_t many, str name) except -1
     cdef bytes put_one(self, PyObject* holder, PyObject* store, object key, bytes value, bytes prefix)
     cdef int keep(self, PyObject* holder, PyObject* store, object key, bytes stored, Py_ssize_t skip) except -1
+
+
+cdef Py_ssize_t offset_of(type kind, str name) except -1

@@ -52,14 +52,12 @@ cdef Py_ssize_t offset_of(type kind, str name) except -1:
     return (<PyMemberDescrObject*><PyObject*>descriptor).d_member.offset
 
 
-cdef class Stores:
-    """The functions that know where the objects of these classes have their fields."""
+cdef class Replicas:
+    """Replicas and the stores of their maps, where the objects of these classes have their fields."""
 
-    def __init__(self, type owned not None, type replica not None, type store not None):
-        """`owned`, `replica`, `store`: OwnedPartition, Replica and MapStore of `phalanx.grid`."""
-        self.kinds = (owned, replica, store)
-        self.owned_type, self.replica_type, self.store_type = <PyObject*>owned, <PyObject*>replica, <PyObject*>store
-        self.replica, self.owned_plain = offset_of(owned, "replica"), offset_of(owned, "is_plain")
+    def __init__(self, type replica not None, type store not None):
+        self.kinds = (replica, store)
+        self.replica_type, self.store_type = <PyObject*>replica, <PyObject*>store
         self.maps, self.seq = offset_of(replica, "maps"), offset_of(replica, "seq")
         self.entries, self.expires_at, self.order = (
             offset_of(store, "entries"), offset_of(store, "expires_at"), offset_of(store, "order")
@@ -69,6 +67,37 @@ cdef class Stores:
         self.accesses, self.idle, self.store_plain = (
             offset_of(store, "accesses"), offset_of(store, "idle"), offset_of(store, "is_plain")
         )
+
+    cdef int keep_in(self, PyObject* replica, PyObject* store, object key, bytes stored, Py_ssize_t skip) except -1:
+        """Set an entry, and count it and the write. `skip`: how long the stamp of a stored value is."""
+        cdef PyObject *entries = slot(store, self.entries)[0]
+        cdef PyObject *before = PyDict_GetItemWithError(entries, <PyObject*>key)
+        cdef Py_ssize_t grown = PyBytes_GET_SIZE(stored)
+        cdef object held
+        if before != NULL:
+            grown -= PyBytes_GET_SIZE(<object>before)
+        else:
+            grown += PyBytes_GET_SIZE(key) - skip
+        PyDict_SetItem(<object>entries, key, stored)
+        held = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(store, self.held_bytes)[0]) + grown)
+        set_number(store, self.held_bytes, held)
+        return self.count_write(replica)
+
+    cdef int count_write(self, PyObject* replica) except -1:
+        cdef object seq = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(replica, self.seq)[0]) + 1)
+        set_number(replica, self.seq, seq)
+        return 0
+
+
+cdef class Stores(Replicas):
+    """The functions that know where the objects of these classes have their fields."""
+
+    def __init__(self, type owned not None, type replica not None, type store not None):
+        """`owned`, `replica`, `store`: OwnedPartition, Replica and MapStore of `phalanx.grid`."""
+        super().__init__(replica, store)
+        self.kinds = (owned, replica, store)
+        self.owned_type = <PyObject*>owned
+        self.replica, self.owned_plain = offset_of(owned, "replica"), offset_of(owned, "is_plain")
 
     cdef bint find_owned(self, list owned, tuple keys, uint32_t seed, PyObject** holders) except -1:
         """Find the owned partition of each key. False: one is not owned here, or not of the type that is known.
@@ -280,18 +309,4 @@ cdef class Stores:
 
     cdef int keep(self, PyObject* holder, PyObject* store, object key, bytes stored, Py_ssize_t skip) except -1:
         """Set an entry, and count it and the write. `skip`: how long the stamp of a stored value is."""
-        cdef PyObject *entries = slot(store, self.entries)[0]
-        cdef PyObject *replica = slot(holder, self.replica)[0]
-        cdef PyObject *before = PyDict_GetItemWithError(entries, <PyObject*>key)
-        cdef Py_ssize_t grown = PyBytes_GET_SIZE(stored)
-        cdef object seq, held
-        if before != NULL:
-            grown -= PyBytes_GET_SIZE(<object>before)
-        else:
-            grown += PyBytes_GET_SIZE(key) - skip
-        PyDict_SetItem(<object>entries, key, stored)
-        held = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(store, self.held_bytes)[0]) + grown)
-        set_number(store, self.held_bytes, held)
-        seq = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(replica, self.seq)[0]) + 1)
-        set_number(replica, self.seq, seq)
-        return 0
+        return self.keep_in(slot(holder, self.replica)[0], store, key, stored, skip)

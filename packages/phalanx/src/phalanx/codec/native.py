@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 8
+INTERFACE = 9
 """The number of what `phalanx-native` contains; a package with another number is not used."""
 
 

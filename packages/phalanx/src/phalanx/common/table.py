@@ -42,6 +42,14 @@ class Row(NamedTuple):
     """As in `PartitionTable.dormant`; empty: it is not dormant."""
 
 
+class Dormancy(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A partition without an owner that waits for members which have it in their folders."""
+
+    partition: int
+    holders: Slots
+    """Who held it last, by replica index."""
+
+
 class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     """An immutable partition table."""
 
@@ -58,8 +66,13 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     """The settings of maps, and so the number of backups."""
     losses: LossBook = NO_LOSSES
     """Losses that are not acknowledged yet."""
-    dormant: Mapping[int, Slots] = NONE_DORMANT
-    """Partitions without owners that wait for members which have them in their folders: who held them last, by replica index."""
+    dormancy: tuple[Dormancy, ...] = ()
+    """In the order of the partitions."""
+
+    @property
+    def dormant(self) -> Mapping[int, Slots]:
+        """Return the partitions that are dormant, and who held them last."""
+        return {each.partition: each.holders for each in self.dormancy} if self.dormancy else NONE_DORMANT
 
     @property
     def partition_count(self) -> int:
@@ -136,7 +149,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
     def row(self, partition: int) -> Row:
         """Return all that this table says of a partition."""
-        dormant = self.dormant.get(partition, ()) if self.dormant else ()
+        dormant = self.dormant.get(partition, ()) if self.dormancy else ()
         return Row(self.slots(partition), self.versions[partition], self.births[partition], dormant)
 
     def with_rows(self, changes: Mapping[int, Row]) -> PartitionTable:
@@ -152,16 +165,23 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         index_of = {member: index for index, member in enumerate(members)}
         versions, births = list(self.versions), list(self.births)
         displaced: set[int] = set()
-        dormant = {p: holders for p, holders in self.dormant.items() if p not in changes} if self.dormant else {}
+        dormant = [each for each in self.dormancy if each.partition not in changes]
         for partition, row in changes.items():
             displaced.update(rows[partition])
             rows[partition] = _row(row.slots, index_of)
             versions[partition], births[partition] = row.version, row.birth
             if row.dormant:
-                dormant[partition] = row.dormant
+                dormant.append(Dormancy(partition, row.dormant))
         version = sum(versions) + self.maps.version + self.losses.version
         table = PartitionTable(
-            members, tuple(rows), tuple(versions), version, tuple(births), self.maps, self.losses, dormant
+            members,
+            tuple(rows),
+            tuple(versions),
+            version,
+            tuple(births),
+            self.maps,
+            self.losses,
+            tuple(sorted(dormant, key=lambda each: each.partition)),
         )
         # A member that holds no replica is not named any more. Most often the first rows show that all are still named.
         unnamed = displaced - {HOLE}
@@ -198,9 +218,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         versions = tuple([version + 1 for version in self.versions]) * times
         rows, births = self.rows * times, self.births * times
         version = sum(versions) + self.maps.version + self.losses.version
-        invariant(
-            not self.dormant, "partitions that wait for their holders are not divided", dormant=list(self.dormant)
-        )
+        invariant(not self.dormancy, "partitions that wait for their holders are not divided", dormancy=self.dormancy)
         return PartitionTable(self.members, rows, versions, version, births, self.maps, self.losses)
 
     def newer_rows(self, than: PartitionTable) -> dict[int, Row]:

@@ -239,16 +239,28 @@ def decode_block(buffer: Buffer, offset: int, head: SegmentHead, chain: int | No
     return Block(head, offset, end, own, before, flags, first, records, synced, times, body)
 
 
-def read_records(block: Block, is_wanted: Callable[[int, int], bool] | None = None) -> Iterator[tuple[int, LogRecord]]:
+def read_records(
+    block: Block,
+    is_wanted: Callable[[int, int], bool] | None = None,
+    follow: Callable[[Buffer | memoryview, int, int], tuple[int, int]] | None = None,
+) -> Iterator[tuple[int, LogRecord]]:
     """Decode the records of a block one by one, each with its lsn. Raises `UnknownFormat`.
 
-    `is_wanted`: gets kind and partition of each record; one for which it is false is skipped without being decoded.
+    `is_wanted`: gets kind and partition of each record; one for which it is false is skipped without being decoded. `follow`:
+    takes records from their bytes: it gets the records of the block, where the next one begins and how many are left; it returns
+    where the first one begins that it has not taken, and how many it has taken.
     """
     head, at, decode = block.head, 0, record_decoder.decode
     body = block.body
     if block.flags & ESCAPED:
         body = memoryview(bytes(body).replace(head.escaped + b"\0", head.escaped))
-    for lsn in range(block.first_lsn, block.next_lsn):
+    lsn, end = block.first_lsn, block.next_lsn
+    while lsn < end:
+        if follow is not None:
+            at, taken = follow(body, at, end - lsn)
+            lsn += taken
+            if lsn == end:
+                break
         start = at + RECORD_BYTES
         if start > len(body):
             raise unknown(head, f"record {lsn} is not there")
@@ -264,6 +276,7 @@ def read_records(block: Block, is_wanted: Callable[[int, int], bool] | None = No
             if _KINDS[type(record)][0] != kind:
                 raise unknown(head, f"record {lsn} of kind {kind} is a {type(record).__name__}")
             yield lsn, LogRecord(record, flags == _TO_COPY)
+        lsn += 1
     if at != len(body):
         raise unknown(head, f"behind record {block.next_lsn - 1} its block has {len(body) - at} bytes more")
 

@@ -66,6 +66,6 @@ def replay_log(segments: Mapping[int, Buffer | None], store: bytes, found: LogSc
         if block.is_first:
             segment_lsn = block.first_lsn
         now = ages.now_of(segment_lsn, block.times)
-        for lsn, record in read_records(block):
+        for lsn, record in read_records(block, follow=replay.follower(now)):
             replay.take(lsn, record, now)
     return replay

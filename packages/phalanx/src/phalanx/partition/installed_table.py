@@ -110,6 +110,9 @@ class InstalledTable:
             held = [index for index in row if index >= 0]
             invariant(len(set(held)) == len(held), "no member holds two replicas of a partition", partition=partition)
             invariant(not row or row[0] >= 0, "a partition that anybody holds has an owner", partition=partition)
+        for partition in table.dormant:
+            is_empty = partition < len(table.rows) and not table.rows[partition]
+            invariant(is_empty, "a dormant partition has no owner", partition=partition)
 
     def routes(self) -> Routes:
         return (

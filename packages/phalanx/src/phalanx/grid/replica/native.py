@@ -64,6 +64,25 @@ class NativeWrites(Protocol):
         """
 
 
+class NativeReplay(Protocol):
+    """The function that follows records of a log: only `disk.replay` imports it."""
+
+    def follow(
+        self,
+        replicas: dict[int, Any],
+        copies: dict[int, Any],
+        now: int,
+        seed: int,
+        body: bytes | bytearray | memoryview,
+        start: int,
+        most: int,
+    ) -> tuple[int, int]:
+        """Follow records of puts from the bytes of a block: native version of `disk.replay.Replay.take`.
+
+        Return where the next one begins, and how many it has followed.
+        """
+
+
 class NativeGrid(Protocol):
     """The native functions of the grid."""
 
@@ -80,6 +99,9 @@ class NativeGrid(Protocol):
 
     def Commands(self, owned: type, replica: type, store: type) -> NativeWrites:  # a class of the module
         """Make the functions that change objects of these classes."""
+
+    def Follower(self, replica: type, store: type, copy: type) -> NativeReplay:  # a class of the module
+        """Make the function that follows records in objects of these classes: Replica, MapStore and IncomingCopy."""
 
 
 NATIVE: NativeGrid | None = find_native()
