@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import (
     QuorumRecord,
     QuorumView,
+    VoterHistory,
     accept_view,
     after_master_loss,
     combine_records,
@@ -20,8 +22,13 @@ from phalanx.common.quorum import (
     stable_record,
     voters_of,
 )
+from phalanx.common.store import StoreStart
 from phalanx.common.traits import Traits
+from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.quorum.quorum_state import QuorumState
 
 
 def view(members: str, version: int) -> MembersView:
@@ -129,3 +136,23 @@ def test_no_two_views_without_a_common_member_both_have_the_majority(before: str
     if not set(one) & set(other):
         sides = [next_record(stable_of(before), view(side, 6), ()).has_majority for side in (one, other)]
         assert sides != [True, True]
+
+
+def test_an_old_folder_brings_no_vote_to_a_living_side() -> None:
+    """DU-56: A is left alone of {A,B}. B comes back with a folder of before its last start: A does not get the majority by it."""
+    ids = (MemberId("A"), MemberId("B"))
+    folders = tuple((each, StoreStart(each * 4, 4)) for each in ids)
+    both = MembersView(2, ids[0], ids, stores=folders)
+    for start, votes in ((3, False), (5, True)):
+        quorum = QuorumState(LocalContext(ids[0], NodeConfig(), this_release(), Outbox()), None)
+        quorum.on_view_made(both)
+        alone = both.with_change(ids[0], frozenset(ids[1:]), ())
+        quorum.on_view_made(alone)
+        assert not quorum.has_majority
+        memory = VoterHistory(ids[1], first_record(both))
+        back = MemberId("B2")
+        quorum.learn_history(back, memory, None, start)
+        quorum.on_view_made(
+            alone.with_change(ids[0], frozenset(), (back,), (), None, [(back, StoreStart("B" * 4, start))])
+        )
+        assert quorum.has_majority is votes

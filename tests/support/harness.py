@@ -24,6 +24,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import value_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, is_client, is_member, member_id
+from phalanx.common.store import StoreStart
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, this_release
 from phalanx.common.view import MembersView
@@ -153,16 +154,24 @@ class Cluster:
 
     # --- members ---------------------------------------------------------------------------------------------------
 
-    def start(self, name: str, *, seeds: str | None = None, after: Finished | None = None, **settings: Any) -> Node:
+    def start(
+        self,
+        name: str,
+        *,
+        seeds: str | None = None,
+        after: Finished | None = None,
+        log: ReplicaLog | None = None,
+        **settings: Any,
+    ) -> Node:
         """Begin a new incarnation; it has sent its first messages."""
         assert name not in self.nodes
         self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
         asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
         config = NodeConfig(seeds=asked, **(EXACT_TIMES | self.settings | settings))
-        log = after_log = None
+        after_log = None
         if self._has_folders:
             written = self.folders.setdefault(name, [])
-            log = ReplicaLog(written[-1][0] if written else 0)
+            log = ReplicaLog(written[-1][0] if written else 0, store=StoreStart(name, number))
             after_log = restore(read_back(written), self._stamps.get(name, 0), log) if after is None else None
         origin = after or after_log
         node = self.nodes[name] = Node(

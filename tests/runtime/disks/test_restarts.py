@@ -1,5 +1,6 @@
 """Real members that end in every way, and come back with what is in their folders."""
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -265,3 +266,12 @@ def test_a_member_starts_with_a_log_whose_end_is_torn_and_tells(cluster: Cluster
         found = dict(grid.map("filled").items())
     assert found.keys() <= expected.keys() | {"last"}
     assert found.items() <= (expected | {"last": 1}).items()
+
+
+def test_a_copy_of_a_folder_is_refused(cluster: Cluster) -> None:
+    """DU-22: also when the member whose folder it is was started with it again."""
+    stored = StoredCluster(cluster)
+    stored.start(range(2))
+    shutil.copytree(stored.folder(1), stored.folder(2))
+    copy = stored.begin(2)
+    assert "is a copy of that of" in stored.wait_logged(copy, "gives up joining")

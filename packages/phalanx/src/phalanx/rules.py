@@ -115,11 +115,13 @@ WORDS = {
     "PX-45": "a member that does not speak the cluster version is refused for good",
     "PX-48": "an exception in a function or a condition is an answer, and ends no member",
     "PX-47": "an operator can hold the cluster version back, and raise it",
+    "DU-22": "of two present members with one folder, or a copy of it, one is refused",
     "DU-24": "a process that has read a cluster from its folder founds no other one",
     "DU-29": "nothing is served before the majority of the last stable view and a holder of each partition are back",
     "DU-30": "the newest row of a partition counts, and of its holders the greatest position",
     "DU-32": "a partition whose last holders have it in their folders waits for one of them, and never begins empty by itself",
     "DU-33": "a cluster that waits says for whom",
+    "DU-56": "an old folder has no vote, and its replicas rule only where no other holder is left to wait for",
 }
 """Id to the rule in one sentence."""
 

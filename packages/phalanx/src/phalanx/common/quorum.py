@@ -42,6 +42,12 @@ class QuorumView(msgspec.Struct, frozen=True, array_like=True):
     version: int
     maker: MemberId
     voters: tuple[MemberId, ...]
+    starts: tuple[int, ...] = ()
+    """By voter: how often a process had started with its folder, 0 without one; empty: none has a folder."""
+
+    def start_of(self, voter: MemberId) -> int:
+        """Return how often a process had started with the folder of a voter; 0: it has none, or is no voter here."""
+        return dict(zip(self.voters, self.starts, strict=False)).get(voter, 0)
 
     def has_majority(self, present: frozenset[MemberId]) -> bool:
         """Return whether more than half of the voters are present. Exactly half is not a majority: two sides could have it."""
@@ -85,6 +91,14 @@ class QuorumRecord(msgspec.Struct, frozen=True, array_like=True):
         """Whether the present view is known to be stable."""
         return self.number == self.stable.number
 
+    def find_later_start(self, voter: MemberId, start: int) -> int:
+        """Return a later start of the folder that this voter had; 0: none is known. `start`: that of the present process.
+
+        A folder that comes back with an earlier start was put back, or copied: it does not know what its voter has promised since.
+        """
+        latest = max(each.start_of(voter) for each in (self.stable, *self.pending))
+        return latest if latest > start > 0 else 0
+
 
 class VoterHistory(msgspec.Struct, frozen=True, array_like=True):
     """What a process takes along from one incarnation to the next, and tells the master that admits it."""
@@ -115,6 +129,12 @@ def voters_of(view: MembersView, former: Former) -> tuple[MemberId, ...]:
     return tuple(voices.get(member, member) for member in view.data_members or view.members)
 
 
+def _quorum_view(number: int, view: MembersView, former: Former) -> QuorumView:
+    folders = dict(view.stores)
+    starts = tuple(folders[each].start if each in folders else 0 for each in view.data_members or view.members)
+    return QuorumView(number, view.version, view.maker, voters_of(view, former), starts if any(starts) else ())
+
+
 def present_in(view: MembersView, former: Former) -> frozenset[MemberId]:
     """Return the members whose votes this view brings along: also those that hold no data any more."""
     voices = dict(former)
@@ -123,7 +143,7 @@ def present_in(view: MembersView, former: Former) -> frozenset[MemberId]:
 
 def first_record(view: MembersView) -> QuorumRecord:
     """Return the record of a cluster that begins with this view, which is stable."""
-    return QuorumRecord(view.maker, QuorumView(1, view.version, view.maker, voters_of(view, ())), 1)
+    return QuorumRecord(view.maker, _quorum_view(1, view, ()), 1)
 
 
 def find_lacking(footing: QuorumRecord, present: frozenset[MemberId]) -> QuorumView | None:
@@ -148,7 +168,7 @@ def next_record(
 
 def stable_record(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
     """Return the record once all voters have the present view: it is stable, and earlier views do not count any more."""
-    stable = QuorumView(footing.number, view.version, view.maker, voters_of(view, footing.former))
+    stable = _quorum_view(footing.number, view, footing.former)
     return QuorumRecord(footing.root, stable, footing.number, (), footing.former, footing.merged)
 
 
@@ -161,7 +181,7 @@ def after_master_loss(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
     """Return what a member knows that continues from this view without its master: whether it became stable is open."""
     if not footing.has_majority or footing.is_stable:
         return without_view(footing)
-    present = QuorumView(footing.number, view.version, view.maker, voters_of(view, footing.former))
+    present = _quorum_view(footing.number, view, footing.former)
     return QuorumRecord(footing.root, footing.stable, 0, (*footing.pending, present), merged=footing.merged)
 
 

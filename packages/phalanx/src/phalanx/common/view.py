@@ -15,6 +15,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId, log_form
 from phalanx.common.invariant import invariant
+from phalanx.common.store import StoreStart
 from phalanx.common.traits import USUAL, Traits
 from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, Release
 
@@ -58,6 +59,8 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     """By member: the place of its release in `releases`, counted from 1; 0: unknown."""
     is_version_held: bool = False
     """Whether an operator holds the cluster version back: no master raises it by itself (PX-47)."""
+    stores: tuple[tuple[MemberId, StoreStart], ...] = ()
+    """The folders of the members that have one, in the same order."""
 
     @property
     def id(self) -> ViewId:
@@ -121,14 +124,16 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         added: tuple[MemberId, ...],
         traits: Iterable[tuple[MemberId, Traits]] = (),
         releases: Mapping[MemberId, Release] | None = None,
+        stores: Iterable[tuple[MemberId, StoreStart]] = (),
     ) -> MembersView:
-        """Make the next version: remove members, and add members as the youngest. `traits`, `releases`: those of added members."""
+        """Make the next version: remove members, and add members as the youngest. `traits`, `releases`, `stores`: those of added members."""
         kept = tuple(member for member in self.members if member not in removed)
         special = (*(pair for pair in self.traits if pair[0] not in removed), *only_special(traits))
         members = kept + added
         packed = pack_releases(members, self.all_releases() | dict(releases or {}))
+        folders = (*(pair for pair in self.stores if pair[0] not in removed), *stores)
         return MembersView(
-            self.version + 1, maker, members, special, self.cluster_version, *packed, self.is_version_held
+            self.version + 1, maker, members, special, self.cluster_version, *packed, self.is_version_held, folders
         )
 
     def with_lite(self, maker: MemberId, member: MemberId, *, lite: bool) -> MembersView:

@@ -33,7 +33,7 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
     `last_stamp`: what the grid's clock showed when the log was written last. `log`: where the process goes on, which is
     told what it does not take over. The replicas are those of the replay itself.
     """
-    restoration = _restore(replay, last_stamp)
+    restoration = _restore(replay, last_stamp, log.store.start if log.store is not None else 0)
     for partition in replay.arriving:
         log.add(CopyDropped(partition))
     if replay.replicas and restoration is None:
@@ -41,7 +41,7 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
     return restoration
 
 
-def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
+def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
     known = replay.index.cluster
     if known.view is None or known.footing is None:
         return None
@@ -52,7 +52,7 @@ def _restore(replay: Replay, last_stamp: int) -> Restoration | None:
     history, kept = VoterHistory(known.voter, footing), OrphanedReplicas()
     for replica in replay.replicas.values():
         replica.deduplication.forget_times()
-    side = StoredSide(known.members, history, known.table, positions_of(replay.replicas))
+    side = StoredSide(known.members, history, known.table, positions_of(replay.replicas), start)
     kept.restored = RestoredReplicas(replay.replicas, side, last_stamp)
     past = FormerIncarnation(
         members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version

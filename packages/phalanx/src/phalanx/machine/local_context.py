@@ -8,6 +8,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.common.store import StoreStart
 from phalanx.common.versions import Release
 from phalanx.machine.outbox import Outbox
 
@@ -22,12 +23,17 @@ class LocalContext(msgspec.Struct, frozen=True):
     out: Outbox
     clock: GridClock | None = None
     """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
-    has_folder: bool = False
-    """Whether what this member holds is on its disk."""
+    store: StoreStart | None = None
+    """The folder in which what this member holds is; None: it has none."""
     stored_root: MemberId = MemberId("")
     """Who founded the cluster whose data this process has read from its folder; empty: it has read none, or a cluster has it."""
     voter: MemberId = MemberId("")
     """The identity of an incarnation before this one, for which the process votes; empty: there is none."""
+
+    @property
+    def has_folder(self) -> bool:
+        """Return whether what this member holds is on its disk."""
+        return self.store is not None
 
     def read_clock(self, now: Millis) -> int:
         """Return what to tell others of this member's clock."""

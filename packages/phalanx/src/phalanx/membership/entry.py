@@ -125,7 +125,8 @@ class Entry:
         version = self._surroundings.version_to_begin_with(joining.seeds, joining.heard_of, now)
         special = only_special([(local.this, joining.traits)])
         packed = pack_releases((local.this,), {local.this: local.release})
-        view = MembersView(1, local.this, (local.this,), special, version, *packed)
+        stores = ((local.this, local.store),) if local.store is not None else ()
+        view = MembersView(1, local.this, (local.this,), special, version, *packed, stores=stores)
         self._accession.found(view, joining.forms_by, now)
         self._record_joined(view)
 

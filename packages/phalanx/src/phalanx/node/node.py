@@ -135,8 +135,8 @@ class Node:
         orphaned = kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas()
         restored = orphaned.take_restored()
         root = restored.side.root if restored is not None else MemberId("")
-        has_folder = log is not None and log.is_lasting
-        local = LocalContext(this, config, this_release(release_name), self._out, self.clock, has_folder, root, voter)
+        store = log.store if log is not None else None
+        local = LocalContext(this, config, this_release(release_name), self._out, self.clock, store, root, voter)
         self.membership = MembershipService(local, carried)
         ownership = Ownership(this, config, log)
         majority = self.membership.majority

@@ -6,6 +6,7 @@ from phalanx.common.departure import Departures
 from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.quorum import QuorumRecord, VoterHistory
+from phalanx.common.store import StoreStart
 from phalanx.common.traits import Traits
 from phalanx.common.versions import Release
 from phalanx.common.view import MembersView
@@ -102,6 +103,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     """The identity of an incarnation before, for which the joiner's process votes; empty: there is none."""
     stored_root: MemberId = MemberId("")
     """Who founded the cluster whose data the joiner has read from its folder; empty: it has read none."""
+    store: StoreStart | None = None
+    """The joiner's folder; None: it has none."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -146,6 +149,8 @@ class JoinRefused(WireMessage, tag=13, frozen=True):
     """The members that the joiner must first reach and hear from."""
     release: Release | None = None
     """What the refusing member's build speaks, if it is in no cluster; None: not told."""
+    ends: bool = False
+    """The joiner's process has to end, also if it comes back from its folder or another side: nobody will ever admit it."""
 
 
 class MembersUpdate(WireMessage, tag=14, frozen=True):

@@ -59,6 +59,24 @@ class RestartWaits(Event, frozen=True):
     rule: str = "DU-29 DU-33"
 
 
+class FolderIsOld(Event, frozen=True):
+    """A member has come back with a folder that is older than others know: it has no vote in the restart of the cluster."""
+
+    notice = Notice(
+        "the data_dir of {of} was put back from an earlier time, or copied then: a process has started with it {start:time/times}, and others know of {known_start}. It has no vote: put the newer folder back, or start it with an empty one",
+        WARNING,
+        TROUBLE,
+    )
+
+    of: MemberId
+    """The member with that folder."""
+    start: int
+    """How often a process has started with it."""
+    known_start: int
+    """How often others know that one has."""
+    rule: str = "DU-56"
+
+
 class ClusterRestarted(Event, frozen=True):
     """A cluster that was switched off goes on with what its members have read from their folders."""
 

@@ -102,6 +102,8 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """The table that they had installed; None: none with owners."""
     positions: tuple[OwnerEpoch, ...]
     """The owner that each complete replica follows, and the last write that it has."""
+    start: int = 0
+    """How often a process has started with the folder: that of the present one; 0: unknown."""
 
     @property
     def root(self) -> MemberId:

@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
+from phalanx.common.store import StoreStart
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -38,8 +39,9 @@ class SimDisk:
 
     def __init__(self, seed: str, *, is_lasting: bool = True) -> None:
         """`is_lasting`: whether a process that starts here again reads what is there."""
-        self._is_lasting = is_lasting
-        self.log = ReplicaLog(is_lasting=is_lasting)
+        self._store = StoreStart(seed, 0) if is_lasting else None
+        """The identity of the folder, and how often a process has started with it; None: none starts with it again."""
+        self.log = ReplicaLog(store=self._store)
         """Where the machines of the present process add records."""
         self.replay = Replay()
         """The replicas of what was written so far."""
@@ -99,5 +101,7 @@ class SimDisk:
         for each in self._written:
             replay.take(each.lsn, each.record, each.at)
         replay.index.cluster = self.replay.index.cluster
-        self.log = ReplicaLog(last_lsn, is_lasting=self._is_lasting)
+        if self._store is not None:
+            self._store = StoreStart(self._store.store, self._store.start + 1)
+        self.log = ReplicaLog(last_lsn, store=self._store)
         return restore(replay, self._last_stamp, self.log)

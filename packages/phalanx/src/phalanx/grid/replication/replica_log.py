@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeAlias
 
 from phalanx.codec.rows import pack_rows
+from phalanx.common.store import StoreStart
 from phalanx.wire.disk_records import DiskRecord, LogRecord, PlainPuts
 
 StepObserver: TypeAlias = Callable[[int, Collection[str], str, str], None]
@@ -34,12 +35,13 @@ class Appended(NamedTuple):
 class ReplicaLog:
     """Numbers the records of one member's log, and holds them until the driver takes them."""
 
-    __slots__ = ("_keys", "_map", "_partition_count", "_records", "_values", "is_lasting", "is_on", "last_lsn")
+    __slots__ = ("_keys", "_map", "_partition_count", "_records", "_values", "is_on", "last_lsn", "store")
 
-    def __init__(self, last_lsn: int = 0, *, is_on: bool = True, is_lasting: bool = True) -> None:
-        """`last_lsn`: the number of the last record that the folder has. `is_lasting`: False where it only shows what would be written."""
-        self.is_lasting = is_on and is_lasting
-        """Whether a process that starts with the folder again goes on with what is in it."""
+    def __init__(self, last_lsn: int = 0, *, is_on: bool = True, store: StoreStart | None = None) -> None:
+        """`last_lsn`: the number of the last record that the folder has. `store`: the folder; None where the log only shows what
+        would be written."""
+        self.store = store
+        """The folder with which a process that starts again goes on; None: there is none."""
         self.is_on = is_on
         """Whether the member has a folder. Where each write counts, callers look at this first."""
         self.last_lsn = last_lsn

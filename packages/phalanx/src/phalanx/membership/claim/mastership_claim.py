@@ -173,9 +173,11 @@ class Claim:
         spoken = min(known[member].newest for member in final)
         raised = max(view.cluster_version for view in self._views.values())
         packed = pack_releases(final, known)
+        folders = dict(pair for view in self._views.values() for pair in view.stores)
+        stores = tuple((member, folders[member]) for member in final if member in folders)
         # Above every list that was seen, also of those that agreed and are left out (CS-65).
         return MembersView(
-            self._greatest + 1, self._this, final, special, min(raised, spoken), *packed, newest.is_version_held
+            self._greatest + 1, self._this, final, special, min(raised, spoken), *packed, newest.is_version_held, stores
         )
 
     def seen(self) -> dict[MemberId, Release]:

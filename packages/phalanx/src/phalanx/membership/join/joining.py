@@ -205,6 +205,9 @@ class Joining:
             return JoinOutcome.WAITING
         if message.waits:
             return self._wait(sender, message, now)
+        if message.ends:
+            self.failure = f"{address_of(sender)} refuses: {message.reason}"
+            return JoinOutcome.FAILED
         if not message.retry and self._gives_up(sender, message.reason):
             return JoinOutcome.FAILED
         self._answered(sender)
@@ -323,7 +326,7 @@ class Joining:
         request = JoinRequest(
             self._request_id, self._local.this, config.cluster, self._local.release.oldest, config.partition_count, self.traits,
             tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known, self._local.release,
-            self._departures, self._mutual is None, self._local.voter, self._local.stored_root,
+            self._departures, self._mutual is None, self._local.voter, self._local.stored_root, self._local.store,
         )  # fmt: skip
         self._local.out.send(target, request)
 

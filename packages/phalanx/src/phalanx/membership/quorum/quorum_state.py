@@ -96,23 +96,31 @@ class QuorumState:
 
     # --- views -----------------------------------------------------------------------------------------------------
 
-    def learn_history(self, member: MemberId, memory: VoterHistory | None, voter: MemberId | None = None) -> None:
+    def learn_history(
+        self, member: MemberId, memory: VoterHistory | None, voter: MemberId | None = None, start: int = 0
+    ) -> None:
         """Take over, for the next view, what a member knows that comes under this master. `voter`: its vote, if it has
-        no memory.
+        no memory. `start`: that of its folder; 0: it has none. An old folder has no vote.
 
         1. M admits X, and is cut off before X hears of it. 2. The others go on, and cannot know whether M's view became
         stable: they need X's vote. 3. The process of X joins them with another identity. It has promised X's vote to no
         other side.
         """
-        if memory is None and voter:
+        is_old = start and self._is_old(memory.voter if memory is not None else voter, start)
+        if memory is None and voter and not is_old:
             self._voices[member] = voter
         elif memory is not None and self._is_of_ours(memory.footing):
             self._learned.append(memory.footing)
             self.left.update(memory.footing.left)
-            if memory.voter != member:
+            if memory.voter != member and not is_old:
                 self._voices[member] = memory.voter
         elif memory is not None:
             self._merged += memory.footing.founders
+
+    def _is_old(self, voter: MemberId | None, start: int) -> bool:
+        """Return whether a later start is known of the folder for which a joiner votes."""
+        known = self.footing or self._remembered
+        return bool(voter and known is not None and known.find_later_start(voter, start))
 
     def _is_of_ours(self, footing: QuorumRecord) -> bool:
         """Return whether a footing is of this member's cluster, and not of one that was founded apart.

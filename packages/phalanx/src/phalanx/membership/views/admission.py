@@ -14,6 +14,7 @@ from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of
 from phalanx.common.versions import Release, range_words
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
+from phalanx.membership.join.copied_folders import CopiedFolders
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.join.joining import refusal_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
@@ -30,6 +31,7 @@ from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinRe
 FULL = "CS-09 max_members"
 VERSION = "PX-45"
 OTHER_DATA = "DU-24"
+COPIED = "DU-22"
 
 
 class JoinRefusals:
@@ -49,10 +51,14 @@ class JoinRefusals:
         self._table = table
         self._gone = gone
         self._founders = founders
+        self._copied = CopiedFolders(2 * local.config.heartbeat_timeout_ms)
 
-    def refuse(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> bool:
-        """Refuse the joiner if it can never be admitted. Return whether it was. `queued`: joiners that wait for the
-        next view.
+    def refuse(
+        self, sender: MemberId, message: JoinRequest, queued: Mapping[MemberId, JoinRequest], now: Millis
+    ) -> bool:
+        """Refuse the joiner if it can never be admitted, or not while a member has its folder. Return whether it was.
+
+        `queued`: joiners that wait for the next view.
         """
         state, out = self._state, self._local.out
         refusal, rule = self._refusal(sender, message, queued)
@@ -62,14 +68,21 @@ class JoinRefusals:
             is_its_own = state.view is not None and rule in (FULL, VERSION)
             out.send(sender, JoinRefused(message.request_id, False, refusal, is_its_own))
             return True
-        if state.is_master and message.member in self._gone.former.removed:
+        if not state.is_master:
+            return False
+        if message.member in self._gone.former.removed:
             # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
             # incarnation would be a member again, at another age than those know that saw it before (EL-20).
             reason = "this incarnation was a member and has been removed"
             out.record(JoinRequestRefused(sender, reason, "EL-20 EL-21"))
             out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
             return True
-        return False
+        copied = self._copied.refuse(message, state.joined(), queued, now)
+        if copied is not None:
+            ends = copied.is_final
+            out.record(JoinRequestRefused(sender, copied.reason, COPIED))
+            out.send(sender, JoinRefused(message.request_id, not ends, copied.reason, True, ends=ends))
+        return copied is not None
 
     def _refusal(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> tuple[str, str]:
         """Return why the request can never be granted, and by which rule; empty: it can."""
@@ -167,7 +180,8 @@ class Newcomers:
         """Record the joiners of the view with this version, and the incarnations that they replace."""
         view = self._state.joined()
         for joiner, request in requests.items():
-            self._majority.quorum.learn_history(joiner, request.memory, request.voter)
+            start = request.store.start if request.store is not None else 0
+            self._majority.quorum.learn_history(joiner, request.memory, request.voter, start)
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
             rejoins = bool(before) or self._gone.former.addresses.pop(at, None) is not None
@@ -196,7 +210,7 @@ class JoinRequests:
 
     def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         """Refuse a joiner, admit it, or say where to ask."""
-        if self._refusals.refuse(sender, message, self._admission.queued):
+        if self._refusals.refuse(sender, message, self._admission.queued, now):
             return
         if self._redirects.admits:
             self._admission.admit(message, now)
@@ -267,7 +281,8 @@ class Admission:
         existing = [member for member in view.others(this) if member not in replaced]
         traits = ((joiner, request.traits) for joiner, request in requests.items())
         releases = {joiner: request.release for joiner, request in requests.items()}
-        new = view.with_change(this, replaced, tuple(joiners), traits, releases)
+        stores = [(joiner, request.store) for joiner, request in requests.items() if request.store is not None]
+        new = view.with_change(this, replaced, tuple(joiners), traits, releases, stores)
         self._newcomers.admit(requests, new.version, replaced)
         self._installation.install(new, "CS-10 joined", now)
         self._newcomers.learn(requests.values(), now)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
-from phalanx.wire.table_events import ClusterRestarted, RestartWaits
+from phalanx.wire.table_events import ClusterRestarted, FolderIsOld, RestartWaits
 from phalanx.wire.table_messages import StoredSide
 
 
@@ -27,6 +27,8 @@ class Restarting:
         self._is_accepted = False
         """Whether an operator has said that it goes on without the majority."""
         self.is_waiting = False
+        self._named_old: frozenset[MemberId] = frozenset()
+        """The members of which it was said that their folders are old."""
         self.waits_for: tuple[MemberId, ...] = ()
         """The former members for which the cluster waits, as far as they are known; empty: it does not wait."""
         self._sides: tuple[tuple[MemberId, StoredSide], ...] = ()
@@ -52,6 +54,7 @@ class Restarting:
         if is_new:  # a plan looks at every partition, and a cluster can wait for days
             plan = self._plan = plan_restart(sides)
             self._sides = tuple(sides.items())
+            self._tell_old(plan, sides)
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None
             if is_new:
@@ -68,6 +71,13 @@ class Restarting:
         if plan.table is not None:
             self._out.record(ClusterRestarted(plan.table.version, tuple(sides), plan.absent_voters))
         return plan
+
+    def _tell_old(self, plan: Restart, sides: Mapping[MemberId, StoredSide]) -> None:
+        """Say once of each member that its folder is an old one."""
+        for member, start in plan.without_vote.items():
+            if member not in self._named_old:
+                self._out.record(FolderIsOld(member, sides[member].start, start))
+        self._named_old = frozenset(plan.without_vote)
 
     def _wait(self, plan: Restart) -> None:
         holders = {former for row in plan.lacking.values() for former in row}

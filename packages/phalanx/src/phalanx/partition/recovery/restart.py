@@ -10,13 +10,14 @@ all that any former master can have given, so that no epoch is used twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, divided_leader
 from phalanx.common.quorum import combine_records, find_lacking
 from phalanx.common.table import PartitionTable, Row, Slots
+from phalanx.partition.recovery.old_folders import find_old, find_without_vote, leave_out_old
 from phalanx.partition.recovery.repair import confirming_index
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 
@@ -35,6 +36,8 @@ class Restart(NamedTuple):
     """Voters of the last view that is or can be stable, and that are not back."""
     lacks_majority: bool
     """Whether a majority of a view that is or can be stable is not back."""
+    without_vote: Mapping[MemberId, int] = {}
+    """Members whose folder is older than others know, with the start that these know of it."""
 
 
 def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
@@ -43,7 +46,8 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     `sides`: present members to what each has read, at least one.
     """
     footing = combine_records(side.history.footing for side in sides.values())
-    voters = frozenset(side.history.voter for side in sides.values())
+    without_vote, old = find_without_vote(sides, footing), find_old(sides, footing)
+    voters = frozenset(side.history.voter for member, side in sides.items() if member not in without_vote)
     left = {voter for side in sides.values() for voter in side.history.footing.left}
     latest = max((footing.stable, *footing.pending), key=lambda view: view.number)
     without_majority = find_lacking(footing, voters | left)
@@ -54,10 +58,11 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     lacks_majority = are_apart or without_majority is not None
     newest = _newest_rows(sides)
     if newest is None:
-        return Restart(None, {}, absent, lacks_majority)
+        return Restart(None, {}, absent, lacks_majority, without_vote)
     rows, lacking = {}, {}
     claims = [
-        Claims(member, side.formers, positions_in(side, newest.partition_count)) for member, side in sides.items()
+        Claims(member, side.formers, positions_in(side, newest.partition_count), member in old)
+        for member, side in sides.items()
     ]
     confirming = confirming_index(newest)
     for partition in range(newest.partition_count):
@@ -69,7 +74,7 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
         rows[partition] = Row(row or (), version + VERSION_STEP, birth, slots if row is None else ())
-    return Restart(newest.with_rows(rows), lacking, absent, lacks_majority)
+    return Restart(newest.with_rows(rows), lacking, absent, lacks_majority, without_vote)
 
 
 class Claims(NamedTuple):
@@ -80,9 +85,11 @@ class Claims(NamedTuple):
     """The incarnations that have written it."""
     positions: Mapping[int, OwnerEpoch]
     """By partition: the position of its replica; epoch 0: it was never given the partition."""
+    is_old: bool = False
+    """Whether others know of later writes to this folder."""
 
 
-def choose_row(slots: Slots, partition: int, claims: Iterable[Claims], confirming: int) -> Slots | None:
+def choose_row(slots: Slots, partition: int, claims: Collection[Claims], confirming: int) -> Slots | None:
     """Return the row with which a partition goes on that these members held; None: nobody who is here has all of it.
 
     `confirming`: the index of the last replica that confirms every write.
@@ -97,7 +104,10 @@ def choose_row(slots: Slots, partition: int, claims: Iterable[Claims], confirmin
     if not any(position.epoch for _, position in held.values()):
         # None of them had heard of its first table: nothing was ever stored.
         return (present[named[0]].member,) if len(held) == len(named) else None
-    held = {member: place for member, place in held.items() if place[1].epoch}
+    old = frozenset(each.member for each in claims if each.is_old)
+    is_awaited = any(former not in present for former in named[: confirming + 1])
+    stored = {member: place for member, place in held.items() if place[1].epoch}
+    held = leave_out_old(stored, old, is_awaited=is_awaited)
     return _row_of(held) if any(index <= confirming for index, _ in held.values()) else None
 
 

@@ -20,6 +20,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import known
+from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
 from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
 from phalanx.disk.log_index import LogIndex
@@ -81,7 +82,7 @@ class MemberDisk:
         self.path = folder.path
         self.restoration = content.restoration
         """What the first incarnation takes over; None: nothing."""
-        self.log = ReplicaLog(found.end.lsn - 1 if found.end is not None else 0)
+        self.log = ReplicaLog(found.end.lsn - 1 if found.end is not None else 0, store=_store_of(folder))
         """Where the machines of the member add records."""
         self.state, self.why = DiskState.OK, ""
         """How the disk does, and why not better."""
@@ -280,10 +281,14 @@ def _read(folder: DataFolder, cluster: str) -> DiskContent:
             "record %d", folder.path, torn.bytes, counted(torn.blocks, "block"), torn.lsn,
         )  # fmt: skip
     at = StartTimes(read_boot_id(), int(time.time() * 1000), int(time.monotonic() * 1000))
-    replay, first = replay_log(segments, store, found, at), ReplicaLog()
+    replay, first = replay_log(segments, store, found, at), ReplicaLog(store=_store_of(folder))
     restoration = restore(replay, found.times.clock if found.times is not None else 0, first)
     appended = first.take()
     return DiskContent(found, restoration, replay, appended.records if appended is not None else [])
+
+
+def _store_of(folder: DataFolder) -> StoreStart:
+    return StoreStart(folder.store.store, folder.store.start)
 
 
 def _end_process(status: int, why: str) -> None:
