@@ -10,6 +10,7 @@ from typing import Any
 
 from phalanx.codec.hashing import children_of
 from phalanx.wire.disk_records import (
+    ClockReserved,
     ClusterLeft,
     CopyBegun,
     CopyDropped,
@@ -56,6 +57,8 @@ class LogIndex:
         """Partition to the record with which a copy from its owner begins."""
         self.to_disk: dict[int, int] = {}
         """The same of a copy of the member's own replica."""
+        self.reserved = 0
+        """The greatest stamp of the grid's clock that the process that wrote this can have given."""
         self._beginnings = beginnings
         self._sure_from = sure_from
 
@@ -111,6 +114,9 @@ class LogIndex:
             self._forget_replicas()
         self.cluster = after_leaving(self.cluster, record)
 
+    def _reserve(self, record: ClockReserved, lsn: int, to_copy: bool) -> None:
+        self.reserved = max(self.reserved, record.until)
+
     def _forget_replicas(self, but: Container[int] = ()) -> None:
         for partition in [partition for partition in self.began if partition not in but]:
             del self.began[partition]
@@ -157,6 +163,7 @@ _FOLLOW: dict[type, Callable[[LogIndex, Any, int, bool], None]] = {
     TableRecord: LogIndex._note_table,
     IncarnationEnded: LogIndex._end_incarnation,
     ClusterLeft: LogIndex._leave,
+    ClockReserved: LogIndex._reserve,
     EpochBegun: LogIndex._begin_epoch,
     CopyBegun: LogIndex._begin_copy,
     CopyChunk: LogIndex._take_chunk,

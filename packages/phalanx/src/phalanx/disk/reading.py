@@ -69,3 +69,13 @@ def replay_log(segments: Mapping[int, Buffer | None], store: bytes, found: LogSc
         for lsn, record in read_records(block, follow=replay.follower(now)):
             replay.take(lsn, record, now)
     return replay
+
+
+def last_stamp(found: LogScan, replay: Replay, at: StartTimes) -> int:
+    """Return the greatest stamp that an earlier process can have given; 0: none was.
+
+    Within one boot nothing that was written is lost. Else the end can be lost, and stamps that were given until then with it.
+    """
+    if found.newest is None or found.times is None:
+        return 0
+    return found.times.clock if found.newest.boot_id == at.boot_id else max(found.times.clock, replay.index.reserved)

@@ -177,11 +177,17 @@ class ClusterLeft(WireMessage, tag=12, frozen=True):
     """Whether it leaves with replicas that nobody has got from it; False: others have all that it had."""
 
 
+class ClockReserved(WireMessage, tag=13, frozen=True):
+    """The process gives no stamp of the grid's clock beyond this one before it reserves more."""
+
+    until: int
+
+
 class CleanEnd(WireMessage, tag=11, frozen=True):
     """The process stops in good order; nothing follows."""
 
 
-ControlRecord = SegmentStart | ViewRecord | TableRecord | IncarnationEnded | ClusterLeft | CleanEnd
+ControlRecord = SegmentStart | ViewRecord | TableRecord | IncarnationEnded | ClusterLeft | ClockReserved | CleanEnd
 ReplicaRecord = (
     ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
     | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided

@@ -7,7 +7,9 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
+from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
+from phalanx.disk.clock_reservation import ClockReservation
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -50,6 +52,7 @@ class SimDisk:
         self._written: list[WrittenRecord] = []
         self._header = SegmentHeader()
         self._last_stamp = 0
+        self._reservation = ClockReservation()
         self._rng = Random(seed)
 
     def __repr__(self) -> str:
@@ -62,9 +65,10 @@ class SimDisk:
 
     def write(self, shown: Millis, stamp: int) -> None:
         """Write what was added. `shown`, `stamp`: what the host's clock shows, and the grid's."""
-        appended = self.log.take()
-        if appended is None:
+        if not self.log.has_new:
             return
+        self._reservation.extend(self.log, stamp)
+        appended = known(self.log.take(), "something was logged", log=self.log)
         self._last_stamp = stamp
         for lsn, record in enumerate(appended.records, appended.first_lsn):
             self._written.append(WrittenRecord(lsn, record, shown))

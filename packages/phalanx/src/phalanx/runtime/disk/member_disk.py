@@ -23,8 +23,9 @@ from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
 from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
+from phalanx.disk.clock_reservation import ClockReservation
 from phalanx.disk.log_index import LogIndex
-from phalanx.disk.reading import StartTimes, replay_log
+from phalanx.disk.reading import StartTimes, last_stamp, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.disk.scanning import LogScan, scan
@@ -90,6 +91,7 @@ class MemberDisk:
         self._cluster, self._release = cluster, release
         self._first = content.first
         self._index = LogIndex(content.replay.index.cluster, content.replay.index.began)
+        self._reservation = ClockReservation()
         self._member: Callable[[], tuple[MemberId, GridClock]]
         self._fail: Callable[[BaseException], None]
         self._disk: DiskLog | None = None
@@ -167,8 +169,10 @@ class MemberDisk:
     def write(self) -> None:
         """Give everything that was logged to the system. Raises `DiskLogFailed`."""
         disk = self._disk
-        if disk is None or (appended := self.log.take()) is None:
+        if disk is None or not self.log.has_new:
             return
+        self._reservation.extend(self.log, self._times().clock)
+        appended = known(self.log.take(), "something was logged", log=self.log)
         self._index.take_all(appended.first_lsn, appended.records)
         self._append(disk, appended)
         if disk.left_bytes < ROLL_BELOW_BYTES and (number := disk.roll()) is not None:
@@ -184,6 +188,7 @@ class MemberDisk:
                 member, self._boot_id, self._release, version, index.cluster, index.starts(),
             )
         )  # fmt: skip
+        self._reservation.begin(self.log, self._times().clock)
         appended = known(self.log.take(), "a segment begins with what it is", log=self.log)
         self._heads = {each: head for each, head in self._heads.items() if each >= number}
         first = appended.first_lsn
@@ -195,14 +200,18 @@ class MemberDisk:
 
     def _append(self, disk: DiskLog, appended: Appended, flags: int = 0) -> None:
         """Write records as one block."""
-        end, now = known(self._end, "a segment has begun", disk=self), int(time.monotonic() * 1000)
-        _, clock = self._member()
-        times = BlockTimes(clock.read(now), int(time.time() * 1000), now)
-        block, chain = encode_block(self._heads[end.segment], end, self._synced_lsn, times, appended.records, flags)
+        end = known(self._end, "a segment has begun", disk=self)
+        head, times = self._heads[end.segment], self._times()
+        block, chain = encode_block(head, end, self._synced_lsn, times, appended.records, flags)
         last, size = appended.last_lsn, len(block)
         offset = disk.append(block, last)
         self._segments[-1].size += size
         self._end = LogPosition(end.segment, offset + size, chain, last + 1)
+
+    def _times(self) -> BlockTimes:
+        """Return what the clocks show."""
+        now, (_, clock) = int(time.monotonic() * 1000), self._member()
+        return BlockTimes(clock.read(now), int(time.time() * 1000), now)
 
     def find_copy(self, count_live_bytes: Callable[[], int]) -> int | None:
         """Return the partition whose replica is to be copied to the disk next, because the log is long; None: none is.
@@ -282,7 +291,7 @@ def _read(folder: DataFolder, cluster: str) -> DiskContent:
         )  # fmt: skip
     at = StartTimes(read_boot_id(), int(time.time() * 1000), int(time.monotonic() * 1000))
     replay, first = replay_log(segments, store, found, at), ReplicaLog(store=_store_of(folder))
-    restoration = restore(replay, found.times.clock if found.times is not None else 0, first)
+    restoration = restore(replay, last_stamp(found, replay, at), first)
     appended = first.take()
     return DiskContent(found, restoration, replay, appended.records if appended is not None else [])
 

@@ -1,0 +1,100 @@
+"""DU-27: no stamp that was given is given again after a power cut, although the log has lost its end and the clock was set back."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.ids import MemberId, Millis
+from phalanx.disk.blocks import BlockTimes
+from phalanx.disk.clock_reservation import LEAST_LEFT_MS, RESERVED_MS, ClockReservation
+from phalanx.disk.reading import StartTimes, last_stamp
+from phalanx.disk.replay import Replay
+from phalanx.disk.scanning import LogScan
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.wire.disk_records import FORMAT, ClockReserved, EpochBegun, KnownCluster, LogRecord, SegmentStart
+
+WALL: Millis = 1_700_000_000_000
+DAY: Millis = 86_400_000
+
+
+class Member:
+    """Grants tokens, and writes a block for each."""
+
+    def __init__(self) -> None:
+        self.clock = GridClock(WALL)
+        self.log = ReplicaLog()
+        self.reservation = ClockReservation()
+        self.written: list[tuple[Millis, list[LogRecord]]] = []
+        """When a block was written, and its records."""
+
+    def grant(self, now: Millis) -> int:
+        token = self.clock.stamp(now)
+        self.log.add(EpochBegun(0, 1, "A", -1))
+        self.reservation.extend(self.log, self.clock.read(now))
+        appended = self.log.take()
+        assert appended is not None
+        self.written.append((now, appended.records))
+        return token
+
+    def reservations(self) -> list[Millis]:
+        return [at for at, records in self.written if any(isinstance(each.body, ClockReserved) for each in records)]
+
+
+def begin_again(scan_times: BlockTimes, written_by: str, records: list[LogRecord], at: StartTimes) -> GridClock:
+    """The clock of a process that starts with these records."""
+    replay = Replay()
+    for lsn, record in enumerate(records, 1):
+        replay.take(lsn, record, 0)
+    segment = SegmentStart(FORMAT, "", 1, 0, 1, None, "test", MemberId("A"), written_by, "", 9, KnownCluster())
+    found = LogScan((), None, 0, False, None, (), scan_times, segment, (), ())
+    clock = GridClock(at.wall_ms - at.mono_ms)
+    clock.restore(last_stamp(found, replay, at))
+    return clock
+
+
+@pytest.mark.parametrize("back_ms", [1_000, DAY, WALL])
+def test_tokens_grow_over_a_power_cut_and_a_clock_that_was_set_back(back_ms: Millis) -> None:
+    """The cut takes all that was written since a sync began that was about to fail."""
+    member = Member()
+    tokens = {now: member.grant(now) for now in range(0, 60_000, 100)}
+    for cut in (0, 4_900, 20_000, 45_000):
+        kept = [records for now, records in member.written if now <= cut]
+        last = max(token for now, token in tokens.items() if now < cut + LEAST_LEFT_MS - 200)
+        times = BlockTimes(tokens[cut], WALL + cut, cut)
+        at = StartTimes("later boot", max(0, WALL + cut - back_ms), 5)
+        clock = begin_again(times, "boot", [each for records in kept for each in records], at)
+        assert clock.stamp(5) > last
+
+
+def test_within_one_boot_the_clock_begins_at_the_last_block() -> None:
+    member = Member()
+    token = member.grant(0)
+    records = member.written[0][1]
+    clock = begin_again(BlockTimes(token, WALL, 0), "boot", records, StartTimes("boot", WALL - DAY, 1_000))
+    assert clock.stamp(1_000) == token + 1
+
+
+def test_a_busy_member_reserves_every_few_seconds_and_an_idle_one_nothing() -> None:
+    member = Member()
+    for now in range(0, 60_000, 100):
+        member.grant(now)
+    assert len(member.reservations()) <= 60_000 // (RESERVED_MS - LEAST_LEFT_MS) + 1
+    before = member.reservations()
+    member.grant(DAY)
+    assert member.reservations() == [*before, DAY]
+
+
+def test_a_segment_reserves_anew() -> None:
+    member = Member()
+    member.grant(0)
+    member.reservation.begin(member.log, member.clock.read(10))
+    appended = member.log.take()
+    assert appended is not None
+    (record,) = appended.records
+    assert record.body == ClockReserved(member.clock.read(10) + (RESERVED_MS << COUNTER_BITS))
+
+
+def test_an_empty_log_reserves_nothing() -> None:
+    found = LogScan((), None, 0, False, None, (), None, None, (), ())
+    assert last_stamp(found, Replay(), StartTimes("boot", 0, 0)) == 0
