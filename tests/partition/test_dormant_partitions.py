@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.common.losses import LossKind
 from phalanx.wire import messages as m
 from phalanx.wire.table_events import PartitionLost, PartitionsDormant, PartitionsWoken
 from support.harness import Cluster
@@ -206,3 +207,49 @@ def test_what_a_process_has_read_for_a_dormant_partition_outlives_its_incarnatio
     c.swallow = lambda sender, receiver, message: False
     back(c, "B")
     assert read(c, 1) == VALUE
+
+
+def give_up(c: Cluster, name: str, holders: str, begin_empty: int) -> str:
+    """What the master says against it; empty: it is done."""
+    addresses = [f"{each}:5701" for each in holders]
+    asked = c.ask(name, m.GiveUpHolders, addresses, begin_empty, "ann")
+    c.advance(1_000)
+    reply = c.replies[asked]
+    return reply.text if isinstance(reply, m.ErrorReply) else ""
+
+
+def test_an_operator_gives_up_a_holder_and_says_how_many_partitions_begin_empty() -> None:
+    c = filled("AB", "A", "B", "B", backup_count=0)
+    crash(c, "B")
+    assert "2 partitions begin empty" in give_up(c, "A", "B", 0)
+    assert "2 partitions begin empty" in give_up(c, "A", "B", 3)
+    assert "dormant partitions wait for B:5701" in give_up(c, "A", "C", 2)
+    assert dormant(c, "A") == {1: "B", 2: "B"}
+    assert give_up(c, "A", "B", 2) == ""
+    assert dormant(c, "A") == {}
+    assert (read(c, 0), read(c, 1), read(c, 2)) == (VALUE, None, None)
+    (loss,) = c.table("A").losses.losses
+    assert (loss.kind, loss.count, [each.member for each in loss.gone]) == (LossKind.EMPTY, 2, [c.id("B")])
+    write(c, "A", 1, LATER)
+    back(c, "B")
+    assert read(c, 1) == LATER, "what began empty is newer than what only its folder has"
+
+
+def test_the_greatest_replica_of_a_present_member_goes_on_although_it_confirmed_nothing() -> None:
+    c = filled("ABC", "BC", backup_count=0, async_backup_count=1)
+    crash(c, "BC")
+    back(c, "C")
+    assert dormant(c, "A") == {0: "BC"}
+    assert give_up(c, "A", "B", 0) == ""
+    assert read(c, 0) == VALUE
+    (loss,) = c.table("A").losses.losses
+    assert loss.kind is LossKind.BEHIND
+
+
+def test_one_that_is_still_awaited_is_not_given_up_with_another_one() -> None:
+    c = filled("ABC", "BC", "AC")
+    c.crash("B")
+    crash(c, "C")
+    assert dormant(c, "A")[0] == "BC"
+    assert "dormant partitions wait for B:5701, C:5701" in give_up(c, "A", "B", 1)
+    assert give_up(c, "A", "BC", 1) == ""

@@ -38,6 +38,16 @@ def acknowledge(at: str, cluster: str, what: str) -> None:
     )
 
 
+def give_up_holders(at: str, cluster: str, holders: list[str], begin_empty: int) -> None:
+    """Have dormant partitions go on without holders at these addresses. Raises `UsageError` unless it is clear what is lost."""
+    ask_until_done(
+        lambda: find_master(at, cluster),
+        cluster,
+        lambda inquirer: inquirer.give_up(holders, begin_empty, _operator()),
+        "it is perhaps done: look with phalanx partitions",
+    )
+
+
 def _every_id(book: LossBook) -> list[str]:
     """Return the ids of all losses that were shown. Losses recorded since then stay unacknowledged."""
     earlier = [EARLIER] if book.earlier else []

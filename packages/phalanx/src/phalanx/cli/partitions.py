@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phalanx.cli.losses import acknowledge, show_losses
+from phalanx.cli.losses import acknowledge, give_up_holders, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import EscapedText, console, print_json, table
 from phalanx.cli.progress import NEVER_S, Until, Watched, watch
@@ -16,6 +16,7 @@ from phalanx.client.ask import Inquirer, ask_each
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
 from phalanx.common.seeds import DEFAULT_MEMBERS
+from phalanx.common.table import holders_of
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
 from phalanx.reports.partitions import Holdings, Seen, as_object
@@ -66,6 +67,21 @@ def partitions(
             help="First acknowledge this loss, or this absent member, so that it is no longer reported; `all`: all that are reported now.",
         ),
     ] = None,
+    give_up: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="First go on without this holder of dormant partitions, which never comes back; repeat it for more. What only its folder has is lost.",
+        ),
+    ] = None,
+    begin_empty: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="With --give-up: how many partitions begin empty, because nobody else has anything of them.",
+        ),
+    ] = 0,
     json: Json = False,
 ) -> None:
     """Show the partition table as the asked member knows it, and what each member holds.
@@ -75,6 +91,10 @@ def partitions(
     """
     if not until_whole and (members is not None or wait is not None):
         raise UsageError("--members and --wait need --until-whole: give it too")
+    if begin_empty and not give_up:
+        raise UsageError("--begin-empty needs --give-up: say also which holders do not come back")
+    if give_up:
+        give_up_holders(at, cluster, give_up, begin_empty)
     if set_count is not None:
         divide(at, cluster, set_count)
     if acknowledge_loss is not None:
@@ -133,6 +153,10 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
         out.print("Not assigned yet: the master assigns them when a caller first uses data.")
     elif not placement.view.data_members:
         out.print(EscapedText("No member holds data: no partition has an owner.", style="red"))
+    elif dormant := partition_table.dormant:
+        holders = ", ".join(dict.fromkeys(map(address_of, holders_of(dormant.values()))))
+        said = f"{counted(len(dormant), 'partition waits', 'partitions wait')} for a folder: start {holders}."
+        out.print(EscapedText(said, style="red"))
     elif lacking:
         out.print(EscapedText(f"{lacking} have fewer than {placement.wanted_replicas} replicas.", style="red"))
     else:

@@ -44,6 +44,7 @@ from phalanx.wire.messages import (
     GetReplicas,
     GetSafety,
     GetTable,
+    GiveUpHolders,
     HistoryReply,
     HoldClusterVersion,
     LossesReply,
@@ -178,6 +179,14 @@ class Inquirer:
         the master, or if not every member knows yet: ask again.
         """
         self._ask(lambda request_id: AcknowledgeLosses(request_id, ids, by), DoneReply, "acknowledgement")
+
+    def give_up(self, holders: list[str], begin_empty: int, by: str) -> None:
+        """Let dormant partitions go on without holders at these addresses, which do not come back. Only the master can do so.
+
+        What only these have is lost. `begin_empty`: how many partitions begin empty by that; `by`: the name of the operator. Raises
+        `UsageError` if it is another number, or if no partition waits for these alone.
+        """
+        self._ask(lambda request_id: GiveUpHolders(request_id, holders, begin_empty, by), DoneReply, "decision")
 
     def history(self, partition: int = -1) -> HistoryReply:
         """Return the decisions that this member remembers (about a partition, if given), its view and its suspects."""

@@ -31,7 +31,7 @@ Slots = tuple[MemberId | None, ...]
 NONE_DORMANT: Mapping[int, Slots] = {}
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """All that the table says of one partition."""
 
     slots: Slots
@@ -143,16 +143,16 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         for partition in lost:
             births[partition] = versions[partition]
         table = self.with_rows(
-            {p: Row(slots, versions[p], births[p], dormant.get(p, ())) for p, slots in changes.items()}
+            {p: TableRow(slots, versions[p], births[p], dormant.get(p, ())) for p, slots in changes.items()}
         )
         return table.with_losses(losses) if losses is not None else table
 
-    def row(self, partition: int) -> Row:
+    def row(self, partition: int) -> TableRow:
         """Return all that this table says of a partition."""
         dormant = self.dormant.get(partition, ()) if self.dormancy else ()
-        return Row(self.slots(partition), self.versions[partition], self.births[partition], dormant)
+        return TableRow(self.slots(partition), self.versions[partition], self.births[partition], dormant)
 
-    def with_rows(self, changes: Mapping[int, Row]) -> PartitionTable:
+    def with_rows(self, changes: Mapping[int, TableRow]) -> PartitionTable:
         """Replace all that this table says of some partitions."""
         members = self.members
         known = set(members)
@@ -221,7 +221,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         invariant(not self.dormancy, "partitions that wait for their holders are not divided", dormancy=self.dormancy)
         return PartitionTable(self.members, rows, versions, version, births, self.maps, self.losses)
 
-    def newer_rows(self, than: PartitionTable) -> dict[int, Row]:
+    def newer_rows(self, than: PartitionTable) -> dict[int, TableRow]:
         """Return the rows of this table whose versions are higher than in the other one."""
         return {
             partition: self.row(partition)

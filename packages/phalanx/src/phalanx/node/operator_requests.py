@@ -26,6 +26,7 @@ from phalanx.wire.messages import (
     DoneReply,
     ErrorReply,
     FlagReply,
+    GiveUpHolders,
     HoldClusterVersion,
     RaiseClusterVersion,
     ReplaceContent,
@@ -77,10 +78,13 @@ class OperatorRequests:
         return ErrorReply(request.id, ErrorCode.NOT_READY, refusal) if refusal else DoneReply(request.id)
 
     def _on_master(
-        self, request: ChangeMap | ChangePartitionCount | AcceptView | AcknowledgeLosses, now: Millis
+        self, request: ChangeMap | ChangePartitionCount | AcceptView | AcknowledgeLosses | GiveUpHolders, now: Millis
     ) -> str:  # fmt: skip
         """Carry out what only the master can. Return why it cannot be done now; empty: it is done."""
         match request:
+            case GiveUpHolders():
+                self._coordinator.give_up(request, now)
+                return ""
             case AcknowledgeLosses():
                 return self._coordinator.acknowledge_losses(request.ids, request.by, now)
             case AcceptView():

@@ -48,6 +48,7 @@ def as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:
         "backup_count": placement.backup_count,
         "under_replicated": len(placement.lacking()),
         "without_owner": partition_table.owners().count(None),
+        "dormant": {str(partition): holders for partition, holders in partition_table.dormant.items()},
         "members": [
             {
                 "member": member,

@@ -96,6 +96,22 @@ class AcknowledgeLosses(WireMessage, tag=173, frozen=True):
     """The name that the operator gave."""
 
 
+class GiveUpHolders(WireMessage, tag=182, frozen=True):
+    """Go on with dormant partitions without some of their holders, because an operator says so. Only the master does so.
+
+    Dangerous: what only these have is lost. A partition gets the greatest replica of it that a present member has in its folder;
+    one of which nobody has anything begins empty.
+    """
+
+    id: int
+    holders: Texts
+    """The addresses of the holders that do not come back."""
+    begin_empty: int
+    """How many partitions are to begin empty: the request is valid only if it is that many."""
+    by: Text
+    """The name that the operator gave."""
+
+
 class AcceptView(WireMessage, tag=142, frozen=True):
     """Declare the present view stable, without the votes of missing members. Only the master does so, for an operator.
 

@@ -36,6 +36,7 @@ from phalanx.wire.cluster_requests import (
     GetReplicas,
     GetSafety,
     GetTable,
+    GiveUpHolders,
     HoldClusterVersion,
     RaiseClusterVersion,
     ReplaceContent,
@@ -212,7 +213,7 @@ Inquiry = (
 )  # fmt: skip
 Administration = (
     ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent | AcknowledgeLosses
-    | RaiseClusterVersion | HoldClusterVersion
+    | RaiseClusterVersion | HoldClusterVersion | GiveUpHolders
 )  # fmt: skip
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
@@ -295,6 +296,7 @@ __all__ = [
     "GetSafety",
     "GetTable",
     "GetTimeToLive",
+    "GiveUpHolders",
     "Handshake",
     "Heartbeat",
     "Hello",

@@ -185,6 +185,25 @@ class PartitionsWoken(Event, frozen=True):
     rule: str = "DU-32"
 
 
+class HoldersGivenUp(Event, frozen=True):
+    """An operator let dormant partitions go on without holders that do not come back: what only these had is lost."""
+
+    notice = Notice(
+        "goes on without {holders} with {partitions:partition}[, of which {empty:partition} begin empty], because {by} said so {in_table}",
+        WARNING,
+        LOST,
+    )
+
+    partitions: tuple[int, ...]
+    empty: tuple[int, ...]
+    """Those of which nobody had anything."""
+    holders: tuple[MemberId, ...]
+    by: str
+    """The name that the operator gave."""
+    table_version: int
+    rule: str = "DU-32"
+
+
 class WritesMayBeMissing(Event, frozen=True):
     """Owners left, and their successors may lack acknowledged writes: for some map they were no synchronous backups, or
     held no entries at all."""

@@ -7,7 +7,7 @@ import msgspec
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration
 from phalanx.common.quorum import VoterHistory
-from phalanx.common.table import PartitionTable, Row, Slots
+from phalanx.common.table import PartitionTable, Slots, TableRow
 from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
 
@@ -53,12 +53,12 @@ class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     dormant: Slots = ()
 
     @property
-    def row(self) -> Row:
+    def row(self) -> TableRow:
         """Return what the table says of this partition from now on."""
-        return Row(self.slots, self.version, self.birth, self.dormant)
+        return TableRow(self.slots, self.version, self.birth, self.dormant)
 
 
-def change_of(partition: int, row: Row) -> RowChange:
+def change_of(partition: int, row: TableRow) -> RowChange:
     """Return the change that gives a partition this row."""
     return RowChange(partition, row.version, row.birth, row.slots, row.dormant)
 

@@ -31,9 +31,11 @@ from phalanx.partition.coordinator.restarting import Restarting
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.migration_phases import MigrationOutcome
+from phalanx.partition.recovery.repair import Repair
 from phalanx.partition.recovery.table_search import TableSearch
 from phalanx.wire.messages import (
     FetchedTable,
+    GiveUpHolders,
     KeptReport,
     MasterConfirmation,
     MigrationAnswer,
@@ -88,7 +90,7 @@ class PartitionCoordinator:
         self._search: TableSearch | None = None
         self._searches_made = 0
         self.restarting = Restarting(local)
-        self.dormant = DormantPartitions(self.publication, installed_table, local.out)
+        self.dormant = DormantPartitions(self.publication, installed_table, self.losses, local.out)
 
     def __repr__(self) -> str:
         return f"PartitionCoordinator(leads={self._leads}, held={self._hold.is_active and self._hold.until()}, search={self._search}, {self.migrations!r})"
@@ -280,6 +282,12 @@ class PartitionCoordinator:
         if self._rebalancer.why_not_split():
             self._go_on(now)
         return self._rebalancer.why_not_split()
+
+    def give_up(self, request: GiveUpHolders, now: Millis) -> None:
+        """Go on with dormant partitions without some of their holders. Raises `UsageError` unless that is clear."""
+        self.dormant.give_up(request, lambda empty: self._eligible.rows_for_lost(Repair({}, [], empty, [])), now)
+        self._rebalancer.replan("holders of dormant partitions were given up")
+        self._go_on(now)
 
     def accept_restart(self, now: Millis) -> None:
         """Let a cluster that was switched off go on without the votes that it waits for."""

@@ -10,26 +10,33 @@ that member, and gets all of it by the merge.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.losses import LossKind
 from phalanx.common.table import Slots, holders_of
+from phalanx.common.words import counted
 from phalanx.machine.outbox import Outbox
-from phalanx.partition.coordinator.table_publication import TablePublication
+from phalanx.partition.coordinator.loss_records import LossRecords
+from phalanx.partition.coordinator.table_publication import LostRows, TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.repair import confirming_index
-from phalanx.partition.recovery.restart import VERSION_STEP, Claims, choose_row
+from phalanx.partition.recovery.restart import VERSION_STEP, Claims, choose_greatest, choose_row
 from phalanx.wire.merge_messages import DormantOrphans
-from phalanx.wire.messages import KeptReport, TableAck
-from phalanx.wire.table_events import PartitionsWoken
+from phalanx.wire.messages import GiveUpHolders, KeptReport, TableAck
+from phalanx.wire.table_events import HoldersGivenUp, PartitionsWoken
 
 
 class DormantPartitions:
     """What present members have of dormant partitions."""
 
-    def __init__(self, publication: TablePublication, installed_table: InstalledTable, outbox: Outbox) -> None:
+    def __init__(
+        self, publication: TablePublication, installed_table: InstalledTable, losses: LossRecords, outbox: Outbox
+    ) -> None:
         self._publication = publication
         self._installed = installed_table
+        self._losses = losses
         self._out = outbox
         self._claims: dict[MemberId, Claims] = {}
         """Other members to what they have read from their folders."""
@@ -61,9 +68,7 @@ class DormantPartitions:
         table = self._publication.table
         if not table.dormant:
             return ""
-        formers, positions = self._installed.dormant_here()
-        own = Claims(self._publication.this, formers, {each.partition: each for each in positions})
-        claims, confirming = [own, *self._claims.values()], confirming_index(table)
+        claims, confirming = self._all_claims(), confirming_index(table)
         rows = {
             partition: row
             for partition, slots in table.dormant.items()
@@ -73,13 +78,65 @@ class DormantPartitions:
         rows |= merged
         if not rows:
             return ""
-        # Above every epoch that a claim can have: a holder can have gone on alone before it ended.
-        epochs = {p: max((c.positions[p].epoch for c in claims if p in c.positions), default=0) for p in rows}
-        increments = {p: max(0, epochs[p] - table.versions[p]) + VERSION_STEP for p in rows}
-        self._publication.change_rows(rows, now, at_once=True, increments=increments, lost=merged)
+        self._publication.change_rows(rows, now, at_once=True, increments=self._increments(rows), lost=LostRows(merged))
         version = self._publication.table.version
         self._out.record(PartitionsWoken(tuple(rows), holders_of(rows.values()), version))
         return "holders of dormant partitions are back"
+
+    def give_up(
+        self, request: GiveUpHolders, first_rows: Callable[[list[int]], Mapping[int, Slots]], now: Millis
+    ) -> None:
+        """Let partitions go on without holders that do not come back, as an operator says. Raises `UsageError` unless that is clear.
+
+        `first_rows`: says who gets partitions that begin empty.
+        """
+        dormant, claims = self._publication.table.dormant, self._all_claims()
+        present = {former for each in claims for former in each.formers}
+        gone = {p: _absent(slots, present) for p, slots in dormant.items()}
+        given_up = {
+            p: members
+            for p, members in gone.items()
+            if members and set(map(address_of, members)) <= set(request.holders)
+        }
+        if not given_up:
+            waits = ", ".join(sorted({address_of(each) for members in gone.values() for each in members})) or "nobody"
+            raise UsageError(
+                f"no partition waits for {', '.join(request.holders)} alone: dormant partitions wait for {waits}"
+            )
+        rows = {p: row for p in given_up if (row := choose_greatest(p, claims))}
+        empty = [p for p in given_up if p not in rows]
+        if len(empty) != request.begin_empty:
+            begin = counted(len(empty), "partition begins", "partitions begin")
+            raise UsageError(
+                f"{begin} empty, because no member that is here has anything of them, and not {request.begin_empty}"
+            )
+        first = first_rows(empty)
+        if len(first) < len(empty):
+            raise UsageError("no member is here that can hold data")
+        members = holders_of(given_up.values())
+        losses = self._losses.with_losses(
+            {LossKind.EMPTY: (empty, members), LossKind.BEHIND: (list(rows), members)}, self._publication.joined(), now
+        )
+        rows |= first
+        self._publication.change_rows(
+            rows, now, at_once=True, increments=self._increments(rows), lost=LostRows(empty, losses=losses)
+        )
+        version = self._publication.table.version
+        self._out.record(HoldersGivenUp(tuple(rows), tuple(empty), members, request.by, version))
+
+    def _all_claims(self) -> list[Claims]:
+        formers, positions = self._installed.dormant_here()
+        own = Claims(self._publication.this, formers, {each.partition: each for each in positions})
+        return [own, *self._claims.values()]
+
+    def _increments(self, rows: Collection[int]) -> dict[int, int]:
+        """Return by how much to raise the versions of partitions: above every epoch that a claim has.
+
+        A holder can have gone on alone before it ended.
+        """
+        claims, versions = self._all_claims(), self._publication.table.versions
+        epochs = {p: max((c.positions[p].epoch for c in claims if p in c.positions), default=0) for p in rows}
+        return {p: max(0, epochs[p] - versions[p]) + VERSION_STEP for p in rows}
 
     def _to_merge(self, confirming: int, but: Collection[int]) -> dict[int, Slots]:
         """Return the first rows of partitions that members are to merge all of, without some."""
@@ -90,3 +147,7 @@ class DormantPartitions:
                     if p in dormant and p not in but and each.former in dormant[p][: confirming + 1]:
                         rows.setdefault(p, (member,))
         return rows
+
+
+def _absent(slots: Slots, present: Collection[MemberId]) -> tuple[MemberId, ...]:
+    return tuple(member for member in slots if member is not None and member not in present)

@@ -11,7 +11,7 @@ process; until no process listens there; for `former_members_ms`; or until an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from phalanx.common.clock import COUNTER_BITS
@@ -90,19 +90,25 @@ class LossRecords:
         """Return the losses to list from the table on in which members that left are replaced."""
         if not result.lost and not result.behind:
             return self._book
-        # The repair, and this, make one version of the table: no other member sees one without the other.
-        version = before.version + 1
-        found = [
-            Loss(version + step, self._local.this, view.version, self._now_ms(now), kind, before.partition_count,
-                 bits_of(partitions), named((member, self._departure_of(member).how) for member in gone), len(gone))
-            for step, (kind, partitions) in enumerate(
-                ((LossKind.EMPTY, result.lost), (LossKind.BEHIND, result.behind))
-            )
-            if partitions and (gone := self._gone(before, partitions, view))
-        ]  # fmt: skip
+        lost = {LossKind.EMPTY: result.lost, LossKind.BEHIND: result.behind}
+        gone = {kind: self._gone(before, partitions, view) for kind, partitions in lost.items() if partitions}
         if result.behind:
-            gone = self._gone(before, result.behind, view)
-            self._local.out.record(WritesMayBeMissing(tuple(result.behind), tuple(gone), version))
+            behind = tuple(result.behind), tuple(gone[LossKind.BEHIND])
+            self._local.out.record(WritesMayBeMissing(*behind, before.version + 1))
+        return self.with_losses({kind: (lost[kind], members) for kind, members in gone.items()}, view, now)
+
+    def with_losses(
+        self, lost: Mapping[LossKind, tuple[Collection[int], Collection[MemberId]]], view: MembersView, now: Millis
+    ) -> LossBook:
+        """Return the book with other losses: of each kind the partitions, and the members without which they are lost."""
+        before = self._publication.table
+        # The change of the rows, and this, make one version of the table: no other member sees one without the other.
+        found = [
+            Loss(before.version + 1 + step, self._local.this, view.version, self._now_ms(now), kind, before.partition_count,
+                 bits_of(partitions), named((member, self._departure_of(member).how) for member in gone), len(gone))
+            for step, (kind, (partitions, gone)) in enumerate(lost.items())
+            if partitions and gone
+        ]  # fmt: skip
         return self._book.with_losses(found)
 
     def note_taken_out(self, before: PartitionTable, result: Repair, after: PartitionTable) -> None:

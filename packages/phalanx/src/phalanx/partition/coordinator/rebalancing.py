@@ -26,7 +26,7 @@ from phalanx.partition.coordinator.loss_records import LossRecords
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
 from phalanx.partition.coordinator.redundancy import Redundancy
 from phalanx.partition.coordinator.substitute_replicas import with_substitutes
-from phalanx.partition.coordinator.table_publication import TablePublication
+from phalanx.partition.coordinator.table_publication import LostRows, TablePublication
 from phalanx.partition.migration_phases import MigrationOutcome
 from phalanx.partition.migrations import Migrations
 from phalanx.partition.recovery.repair import repair
@@ -138,7 +138,7 @@ class Rebalancer:
             return
         losses = self._losses.after_repair(before, result, view, now)
         self._publication.change_rows(
-            changes, now, at_once=True, increments=rolled_back, lost=result.lost, dormant=dormant, losses=losses
+            changes, now, at_once=True, increments=rolled_back, lost=LostRows(result.lost, dormant, losses)
         )
         after = self._publication.table
         self._losses.note_taken_out(before, result, after)
@@ -160,7 +160,7 @@ class Rebalancer:
         self, rows: Sequence[Slots], members: list[MemberId], now: Millis, *, lost: Collection[int] = ()
     ) -> None:
         """Give each partition its first replicas, as no member holds any; `lost` partitions get new, empty replicas."""
-        self._publication.change_rows(dict(enumerate(rows)), now, at_once=True, lost=lost)
+        self._publication.change_rows(dict(enumerate(rows)), now, at_once=True, lost=LostRows(lost))
         place = {member: index for index, member in enumerate(members)}
         held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
         self._out.record(PartitionsAssigned(self._publication.table.version, len(rows), tuple(members), held))

@@ -7,6 +7,7 @@ What only the master knows is lost when it dies. So a leaving member can go, and
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -21,6 +22,17 @@ from phalanx.wire.table_messages import change_of
 
 COALESCE_PUBLICATIONS_MS = 10
 """Commits within this time share one publication, if they move no ownership."""
+
+
+class LostRows(NamedTuple):
+    """Of the changes of rows: what nobody serves any more."""
+
+    lost: Collection[int] = ()
+    """Partitions that begin empty."""
+    dormant: Mapping[int, Slots] = NONE_DORMANT
+    """Partitions that wait for their holders, and who these are."""
+    losses: LossBook | None = None
+    """The book of losses from now on; None: as before."""
 
 
 class TablePublication:
@@ -89,13 +101,15 @@ class TablePublication:
         *,
         at_once: bool,
         increments: Mapping[int, int] | None = None,
-        lost: Collection[int] = (),
-        dormant: Mapping[int, Slots] = NONE_DORMANT,
-        losses: LossBook | None = None,
+        lost: LostRows = LostRows(),
     ) -> None:
         """Give partitions other replicas. `at_once`: publish without a pause; the rest: as for `PartitionTable.with_changes`."""
         before = self.table
-        self._install(before.with_changes(changes, increments=increments, lost=lost, dormant=dormant, losses=losses))
+        self._install(
+            before.with_changes(
+                changes, increments=increments, lost=lost.lost, dormant=lost.dormant, losses=lost.losses
+            )
+        )
         if self.table.losses is not before.losses:
             self._note_all_changed(now)
         self._changed.update(dict.fromkeys(changes))

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from phalanx.common.ids import MemberId
-from phalanx.common.table import PartitionTable, Row, Slots
+from phalanx.common.table import PartitionTable, Slots, TableRow
 from phalanx.wire.table_messages import ActiveMigration, CompletedMigration, FetchedTable, OwnerEpoch
 
 
@@ -64,14 +64,14 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
         for state in answer.active
         if state.base_version == table.versions[state.partition]
     }
-    rows: dict[int, Row] = {}
+    rows: dict[int, TableRow] = {}
     for partition, state in active.items():
         version = table.versions[partition] + 2
         rows[partition] = table.row(partition)._replace(version=version)
         outcome = CompletedMigration(partition, state.base_version, state.migration, False)
         completed[partition, state.base_version] = outcome
     rows |= {
-        partition: Row(slots, version, table.births[partition]) for partition, (slots, version) in adopted.items()
+        partition: TableRow(slots, version, table.births[partition]) for partition, (slots, version) in adopted.items()
     }  # fmt: skip
     rolled_back = tuple(active[partition] for partition in sorted(active))
     return Recovery(

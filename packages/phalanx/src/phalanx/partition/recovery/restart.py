@@ -16,7 +16,7 @@ from typing import NamedTuple
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, divided_leader
 from phalanx.common.quorum import combine_records, find_lacking
-from phalanx.common.table import PartitionTable, Row, Slots
+from phalanx.common.table import PartitionTable, Slots, TableRow
 from phalanx.partition.recovery.old_folders import find_old, find_without_vote, leave_out_old
 from phalanx.partition.recovery.repair import confirming_index
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
@@ -73,7 +73,7 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         row = choose_row(slots, partition, claims, confirming)
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
-        rows[partition] = Row(row or (), version + VERSION_STEP, birth, slots if row is None else ())
+        rows[partition] = TableRow(row or (), version + VERSION_STEP, birth, slots if row is None else ())
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority, without_vote)
 
 
@@ -109,6 +109,13 @@ def choose_row(slots: Slots, partition: int, claims: Collection[Claims], confirm
     stored = {member: place for member, place in held.items() if place[1].epoch}
     held = leave_out_old(stored, old, is_awaited=is_awaited)
     return _row_of(held) if any(index <= confirming for index, _ in held.values()) else None
+
+
+def choose_greatest(partition: int, claims: Collection[Claims]) -> Slots:
+    """Return a row of the members that have the greatest replica of a partition; empty: nobody has one."""
+    found = {each.member: (0, each.positions[partition]) for each in claims if partition in each.positions}
+    found = {member: place for member, place in found.items() if place[1].epoch}
+    return _row_of(found) if found else ()
 
 
 def positions_in(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch]:
