@@ -5,13 +5,11 @@ Tags and fields follow the rules of messages (`wire.message`): what one release 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumRecord
-from phalanx.common.table import PartitionTable
+from phalanx.common.table import PartitionTable, holders_of
 from phalanx.common.view import MembersView
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import (
@@ -84,8 +82,8 @@ class KnownCluster(WireMessage, frozen=True):
     table: PartitionTable | None = None
     """The table that one of its incarnations has installed last, and that says which replicas it held."""
     members: tuple[MemberId, ...] = ()
-    """That incarnation, and those after it that had a view and no table yet; the latest last. Also earlier ones, for whose
-    folder dormant partitions of that table wait.
+    """That incarnation, and those after it that had a view and no table yet; the latest last. Also earlier ones that rows of
+    the table still name, or for whose folder dormant partitions wait.
     """
     has_left: bool = False
     """Whether the member has left the cluster in good order, and has been in none since: it has no vote, and founds no other."""
@@ -215,20 +213,16 @@ def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
     """Return what is known after a table was installed. One without owners says nothing."""
     if not record.table.is_assigned:
         return known
-    awaited = awaited_of(known.members, record.table)
+    named = {*record.table.members, *holders_of(record.table.dormant.values())} - {record.member}
+    awaited = (member for member in known.members if member in named)
     return KnownCluster(known.view, known.footing, known.voter, record.table, (record.member, *awaited))
 
 
 def after_ending(known: KnownCluster) -> KnownCluster:
     """Return what is known after an incarnation has ended, and others go on."""
-    awaited = awaited_of(known.members, known.table) if known.table is not None else ()
+    holders = holders_of(known.table.dormant.values()) if known.table is not None else ()
+    awaited = tuple(member for member in known.members if member in holders)
     return KnownCluster(known.view, known.footing, known.voter, None, awaited, known.has_left)
-
-
-def awaited_of(members: Iterable[MemberId], table: PartitionTable) -> tuple[MemberId, ...]:
-    """Return those of these members for which dormant partitions wait."""
-    holders = {holder for slots in table.dormant.values() for holder in slots}
-    return tuple(member for member in members if member in holders)
 
 
 record_decoder: msgspec.msgpack.Decoder[DiskRecord] = msgspec.msgpack.Decoder(DiskRecord)

@@ -4,8 +4,8 @@ A report is computed from the orphaned replicas and the installed table, and is 
 answer is needed, and a new master gets the same report. A process that has come from another side reports
 
 * how much it has still to merge, twice a second, so that nobody takes the cluster for complete before;
-* the partitions of a loss that a former incarnation held which did not know of the loss, and that are merged now: their
-  data is given back. A partition that it held empty counts, too: nothing of it was lost;
+* the partitions of a loss that a former incarnation held which did not know of the loss, or whose going was its cause, and that are
+  merged now: their data is given back. A partition that it held empty counts, too: nothing of it was lost;
 * the dormant partitions that a former incarnation held: nobody serves them until the master knows that they can be merged;
 * that a member which the table says can live elsewhere was this process, or that this process has taken its address;
 * the losses in its side's table, unless all members whose going caused the loss are members here: they have gone on.
@@ -132,7 +132,8 @@ class LossReports:
     def _returned(self) -> list[Returned]:
         found = []
         for loss in (loss for loss in self._book.losses if loss.kind is LossKind.EMPTY):
-            sides = [side for side in self._kept.sides.values() if loss.id in side.undoes]
+            gone = {each.member for each in loss.gone}
+            sides = [side for side in self._kept.sides.values() if loss.id in side.undoes or side.former in gone]
             known_back = frozenset(numbers_in(loss.returned))
             open_ones = [p for p in numbers_in(loss.partitions) if p not in known_back] if sides else []
             back = [p for p in open_ones if any(_is_back(side, p, loss.of) for side in sides)]

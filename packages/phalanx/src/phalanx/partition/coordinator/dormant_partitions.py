@@ -75,10 +75,15 @@ class DormantPartitions:
             if (row := choose_row(slots, partition, claims, confirming)) is not None
         }
         merged = self._to_merge(confirming, rows)
-        rows |= merged
+        rows |= {p: (member,) for p, (member, _) in merged.items()}
         if not rows:
             return ""
-        self._publication.change_rows(rows, now, at_once=True, increments=self._increments(rows), lost=LostRows(merged))
+        # They are lost until they are merged: their holder can end before that.
+        gone = sorted({former for _, former in merged.values()})
+        losses = self._losses.with_losses({LossKind.EMPTY: (merged, gone)}, self._publication.joined(), now)
+        self._publication.change_rows(
+            rows, now, at_once=True, increments=self._increments(rows), lost=LostRows(merged, losses=losses)
+        )
         version = self._publication.table.version
         self._out.record(PartitionsWoken(tuple(rows), holders_of(rows.values()), version))
         return "holders of dormant partitions are back"
@@ -138,15 +143,15 @@ class DormantPartitions:
         epochs = {p: max((c.positions[p].epoch for c in claims if p in c.positions), default=0) for p in rows}
         return {p: max(0, epochs[p] - versions[p]) + VERSION_STEP for p in rows}
 
-    def _to_merge(self, confirming: int, but: Collection[int]) -> dict[int, Slots]:
-        """Return the first rows of partitions that members are to merge all of, without some."""
-        dormant, rows = self._publication.table.dormant, dict[int, Slots]()
+    def _to_merge(self, confirming: int, but: Collection[int]) -> dict[int, tuple[MemberId, MemberId]]:
+        """Return the partitions that members are to merge all of, without some, with the member and its former incarnation."""
+        dormant, found = self._publication.table.dormant, dict[int, tuple[MemberId, MemberId]]()
         for member, orphans in self._orphans.items():
             for each in orphans:
                 for p in each.partitions:
                     if p in dormant and p not in but and each.former in dormant[p][: confirming + 1]:
-                        rows.setdefault(p, (member,))
-        return rows
+                        found.setdefault(p, (member, each.former))
+        return found
 
 
 def _absent(slots: Slots, present: Collection[MemberId]) -> tuple[MemberId, ...]:

@@ -35,6 +35,9 @@ class LostRows(NamedTuple):
     """The book of losses from now on; None: as before."""
 
 
+NOTHING_LOST = LostRows()
+
+
 class TablePublication:
     """The master's table, and its publications since it began to lead."""
 
@@ -101,7 +104,7 @@ class TablePublication:
         *,
         at_once: bool,
         increments: Mapping[int, int] | None = None,
-        lost: LostRows = LostRows(),
+        lost: LostRows = NOTHING_LOST,
     ) -> None:
         """Give partitions other replicas. `at_once`: publish without a pause; the rest: as for `PartitionTable.with_changes`."""
         before = self.table

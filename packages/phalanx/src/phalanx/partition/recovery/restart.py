@@ -134,9 +134,9 @@ def positions_in(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch
         for each in side.positions
         for child in children_of(each.partition, partition_count, before)
     }
-    formers = frozenset(side.formers)
+    # A backup gets its first replica when the owner asks it; an owner has one as soon as it has the table.
     for partition in range(partition_count):
-        if partition not in found and (table is None or formers.isdisjoint(table.replicas(partition % before))):
+        if partition not in found and (table is None or table.owner(partition % before) not in side.formers):
             found[partition] = OwnerEpoch(partition, 0, "", 0)
     return found
 
