@@ -19,9 +19,11 @@ from phalanx.wire.disk_records import (
     ClusterLeft,
     CopyBegun,
     CopyDropped,
+    DiskRecord,
     EpochBegun,
     IncarnationEnded,
     LogRecord,
+    ReplicasDivided,
     TableRecord,
     ViewRecord,
 )
@@ -157,3 +159,18 @@ def test_a_table_that_assigns_nothing_leaves_them() -> None:
     node = node_with(found(replay_of(*HELD)))
     node.grid.follower.follow_table(unassigned_table(OF), {}, reconfirmed=False)
     assert node.grid.stored() is not None
+
+
+def test_a_replica_that_was_not_divided_yet_is_divided_at_the_start() -> None:
+    keys = [key_of(partition, 2 * OF) for partition in range(2 * OF)]
+    writes = [put(0, seq, key, stored("v")) for seq, key in enumerate((keys[0], keys[3]), 1)]
+    written: tuple[DiskRecord, ...] = (JOINED, TableRecord(TABLE, A), EpochBegun(0, 1, A, -1), *writes)
+    divided = TableRecord(TABLE.with_partition_count(2 * OF), A)
+    restoration, told = restored(replay_of(*written, divided))
+    assert restoration is not None
+    read = restoration.kept.restored
+    assert read is not None
+    found = {p: [key for store in each.maps.values() for key in store.entries] for p, each in read.replicas.items()}
+    assert found == {0: [keys[0]], 3: [keys[3]]}
+    assert told == [LogRecord(ReplicasDivided(0, OF, 2 * OF))]
+    assert restored(replay_of(*written, ReplicasDivided(0, OF, 2 * OF), divided))[1] == []

@@ -34,6 +34,7 @@ from phalanx.wire.disk_records import (
     PlainPuts,
     ReplicaDropped,
     ReplicasDivided,
+    TableRecord,
 )
 from phalanx.wire.messages import CopyChunk, Mutation
 
@@ -57,6 +58,8 @@ class Replay:
         """Partition to a copy that arrives from its owner, and is not complete yet."""
         self._to_disk: dict[int, IncomingCopy] = {}
         """As `arriving`, for a copy of the member's own replica."""
+        self._counts: dict[int, int] = {}
+        """Partition to the number of partitions of which its replica is one; 0: of so many as the first table will have."""
 
     def take(self, lsn: int, record: LogRecord, now: Millis) -> None:
         """Follow one record. `now`: when it was written, by the clock of the process that will use the replicas.
@@ -131,6 +134,7 @@ class Replay:
         copy.apply(chunk, now)
         if chunk.last:
             self.replicas[chunk.partition] = copies.pop(chunk.partition).replica
+            self._counts[chunk.partition] = copy.partition_count
             if to_copy:
                 self._to_disk.pop(chunk.partition, None)  # it is of the replica that this one replaces
 
@@ -143,6 +147,8 @@ class Replay:
         partition = record.partition
         if partition not in self.replicas and partition not in self._to_disk and self.index.begins(lsn):
             self.replicas[partition] = Replica()
+            table = self.index.cluster.table
+            self._counts[partition] = table.partition_count if table is not None else 0
         for replica in self._written(partition):
             replica.ended = record.ended
             replica.begin_epoch(record.epoch, record.leader)
@@ -150,6 +156,20 @@ class Replay:
     def _drop(self, record: ReplicaDropped, lsn: int) -> None:
         self.replicas.pop(record.partition, None)
         self._to_disk.pop(record.partition, None)
+
+    def _number(self, record: TableRecord, lsn: int) -> None:
+        if self.index.cluster.table is None:
+            count = record.table.partition_count
+            self._counts = {partition: of or count for partition, of in self._counts.items()}
+
+    def undivided(self) -> list[ReplicasDivided]:
+        """Return the divisions that the table wants and the member had not made yet: it divides one replica after another."""
+        table = self.index.cluster.table
+        if table is None:
+            return []
+        count = table.partition_count
+        former = {partition: self._counts.get(partition, 0) for partition in sorted(self.replicas)}
+        return [ReplicasDivided(p, of, count) for p, of in former.items() if of and of < count and count % of == 0]
 
     def _divide(self, record: ReplicasDivided, lsn: int) -> None:
         replica = self.replicas.pop(record.partition, None)
@@ -160,6 +180,7 @@ class Replay:
         while not division.go_on():
             pass
         self.replicas |= division.children
+        self._counts |= dict.fromkeys(division.children, record.partition_count)
 
     def _forget_replicas(self, record: IncarnationEnded | ClusterLeft, lsn: int) -> None:
         if type(record) is ClusterLeft and record.keeps:
@@ -196,6 +217,7 @@ _FOLLOW: dict[type, Callable[[Replay, Any, int], None]] = {
     CopyDropped: Replay._drop_copy,
     EpochBegun: Replay._begin_epoch,
     ReplicaDropped: Replay._drop,
+    TableRecord: Replay._number,
     ReplicasDivided: Replay._divide,
     IncarnationEnded: Replay._forget_replicas,
     ClusterLeft: Replay._forget_replicas,

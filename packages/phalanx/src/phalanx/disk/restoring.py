@@ -13,7 +13,7 @@ from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import RestoredReplicas, positions_of
-from phalanx.wire.disk_records import CopyDropped, IncarnationEnded
+from phalanx.wire.disk_records import CopyDropped, IncarnationEnded, LogRecord
 from phalanx.wire.table_messages import StoredSide
 
 
@@ -33,6 +33,12 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
     `last_stamp`: what the grid's clock showed when the log was written last. `log`: where the process goes on, which is
     told what it does not take over. The replicas are those of the replay itself.
     """
+    for division in replay.undivided():
+        # 1. A hears that the partitions are divided, and begins with the first one. 2. A ends. Who starts with the folder would
+        # take what is left for parts, and nobody would find what belongs to others of them.
+        record = LogRecord(division)
+        log.add(division)
+        replay.take(log.last_lsn, record, 0)
     restoration = _restore(replay, last_stamp, log.store.start if log.store is not None else 0)
     for partition in replay.arriving:
         log.add(CopyDropped(partition))
