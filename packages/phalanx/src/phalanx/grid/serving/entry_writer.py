@@ -41,7 +41,7 @@ class EntryWriter:
         """
         leader, replica, name = self._leader, owned.replica, request.map
         size = len(request.key) + len(request.value) + WRITTEN_BYTES
-        number, store, is_logged = request.op or request.id, replica.maps.get(name), leader.log.is_on
+        number, store, is_logged = request.op or request.id, replica.maps.get(name), leader.log is not None
         if (
             size > leader.memory.room
             or (is_logged and (store is None or store.observers))  # the log must have the outcome with the write
