@@ -188,8 +188,9 @@ def encode_block(
 
     `end`: of the log before it. `flags`: `FIRST_BLOCK` and `LAST_BLOCK`.
     """
-    invariant(synced_lsn < end.lsn, "a block is not synced before it is written", synced=synced_lsn, first=end.lsn)
-    block = bytearray(BLOCK_BYTES)
+    if synced_lsn >= end.lsn:  # checked first because the call costs more than the comparison, and this runs for each turn
+        invariant(False, "a block is not synced before it is written", synced=synced_lsn, first=end.lsn)
+    block, escaped = bytearray(BLOCK_BYTES), head.escaped
     try:
         start = BLOCK_BYTES
         for record in records:
@@ -199,10 +200,11 @@ def encode_block(
             stop = len(block)
             _put_record(block, start, kind, record.to_copy, partition_of(body), stop - start - RECORD_BYTES)
             start = stop
-        if find_bytes(block, head.escaped, BLOCK_BYTES) >= 0:
-            block[BLOCK_BYTES:] = block[BLOCK_BYTES:].replace(head.escaped, head.escaped + b"\0")
+        if find_bytes(block, escaped, BLOCK_BYTES) >= 0:
+            block[BLOCK_BYTES:] = block[BLOCK_BYTES:].replace(escaped, escaped + b"\0")
             flags |= ESCAPED
-        length, checksum = len(block) - BLOCK_BYTES, zlib.crc32(memoryview(block)[BLOCK_BYTES:])
+        view = memoryview(block)
+        length, checksum = len(block) - BLOCK_BYTES, zlib.crc32(view[BLOCK_BYTES:])
         _put_header(
             block, 0, head.magic, 0, length, checksum, end.chain, flags, 0, len(records), end.lsn, synced_lsn, *times
         )  # fmt: skip
@@ -210,7 +212,7 @@ def encode_block(
         raise UsageError(f"a record for the disk: {quoted(error.object)} is not Unicode text: {error.reason}") from None
     except struct.error as error:
         invariant(False, "the numbers of a block fit into their fields", error=str(error), times=times)
-    own = zlib.crc32(memoryview(block)[_CHECKED_FROM:BLOCK_BYTES])
+    own = zlib.crc32(view[_CHECKED_FROM:BLOCK_BYTES])
     _put_checksum(block, _CHECKSUM_AT, own)
     return block, own
 

@@ -48,7 +48,8 @@ class SharedLog:
         self._listener = listener
         self._limits = limits
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         """The lock, and the signal to the thread that syncs."""
         self.over = threading.Event()
         """Set when nothing more is written, because the log has failed or is closed."""
@@ -83,7 +84,7 @@ class SharedLog:
 
     def note_append(self, segment: SegmentFile, lsn: int, size: int) -> None:
         """Note that records were appended. Raises `DiskLogFailed` if the log has failed meanwhile: they perhaps do not last."""
-        with self._changed:
+        with self._lock:  # `_changed` costs a call more, and this runs for each turn
             if self.over.is_set():
                 raise DiskLogFailed(self.reason)
             if self._progress.note_append(segment, lsn, size, self._clock()):
