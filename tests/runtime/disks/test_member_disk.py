@@ -56,6 +56,24 @@ def _fail(error: BaseException) -> None:
     raise error
 
 
+def test_a_log_of_nothing_but_copies_is_not_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A little less than two segments of copies are in up to four: the first one begins before them, the last one is not full."""
+
+    async def history() -> None:
+        used = DiskUnderTest(tmp_path / "data", monkeypatch)
+        used.write(EpochBegun(0, 1, "A", -1))
+        used.live_bytes = 2 * SEGMENT_BYTES - 1
+        await used.begin_segments(LEAST_SEGMENTS - 1)
+        assert (used.find(), used.counts) == ([], 1)
+        await used.begin_segments(1)
+        assert used.find() == []
+        await used.begin_segments(1)
+        assert used.find() == [0], "four segments besides are more than twice as much"
+        await used.disk.close(is_orderly=True)
+
+    asyncio.run(history())
+
+
 def test_what_the_member_holds_is_counted_when_a_segment_began_or_a_copy_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,7 +188,9 @@ def encode_block(
 
     `end`: of the log before it. `flags`: `FIRST_BLOCK` and `LAST_BLOCK`.
     """
-    if synced_lsn >= end.lsn:  # checked first because the call costs more than the comparison, and this runs for each turn
+    if (
+        synced_lsn >= end.lsn
+    ):  # checked first because the call costs more than the comparison, and this runs for each turn
         invariant(False, "a block is not synced before it is written", synced=synced_lsn, first=end.lsn)
     block, escaped = bytearray(BLOCK_BYTES), head.escaped
     try:

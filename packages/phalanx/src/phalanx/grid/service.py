@@ -23,6 +23,7 @@ from phalanx.grid.replica.map_store import STILL
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
+from phalanx.grid.replication.copying import ENTRY_BYTES
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.expiry import Expirer
 from phalanx.grid.replication.flow_control import CopyFlow
@@ -124,8 +125,9 @@ class GridService:
         return owned.replica if owned is not None else self.follower.replicas.get(partition)
 
     def count_live_bytes(self) -> int:
-        """Return the size of all keys and values in the complete replicas."""
-        return sum(store.held_bytes for replica in self._replicas() for store in replica.maps.values())
+        """Return the size of all entries in the complete replicas, as they are in copies."""
+        stores = [store for replica in self._replicas() for store in replica.maps.values()]
+        return sum(store.held_bytes + ENTRY_BYTES * len(store.entries) for store in stores)
 
     def _owned_replicas(self) -> list[Replica]:
         return [owned.replica for owned in self.ownership.all_owned()]

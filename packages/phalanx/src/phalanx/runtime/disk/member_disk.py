@@ -46,6 +46,9 @@ ROLL_BELOW_BYTES = 1024 * 1024
 """With less room in a segment the next one begins."""
 LEAST_SEGMENTS = 4
 """A log of so many segments is never too long."""
+PARTLY_NEEDED = 2
+"""How many segments of a log are not counted, that has just been copied: the first begins before what is needed, and the last is not full.
+Without this a log of two or three segments of copies would be copied again and again while nobody writes."""
 CLOSED_WITHIN_S = 10.0
 """How long a stopping member waits for the last sync."""
 
@@ -216,7 +219,7 @@ class MemberDisk:
     def find_copy(self, count_live_bytes: Callable[[], int]) -> int | None:
         """Return the partition whose replica is to be copied to the disk next, because the log is long; None: none is.
 
-        `count_live_bytes`: returns the size of what the member holds.
+        `count_live_bytes`: returns the size of what the member holds, as in a copy.
         """
         index = self._index
         if self._copied is not None and index.began.get(self._copied[0]) != self._copied[1]:
@@ -225,7 +228,7 @@ class MemberDisk:
             return None
         self._is_settled = True
         # The files count, and not what is in them: each start leaves one that is not full.
-        size = len(self._segments) * SEGMENT_BYTES
+        size = (len(self._segments) - PARTLY_NEEDED) * SEGMENT_BYTES
         if len(self._segments) < LEAST_SEGMENTS or size <= 2 * count_live_bytes():
             return None
         oldest = index.oldest()
