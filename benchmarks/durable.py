@@ -364,13 +364,19 @@ def _print(report: DurableReport, out: Console) -> None:
             "Medians of the rounds, with the least and the greatest. Counts: the ratio with disks over that in memory."
         )
     if report.restarts:
-        table = Table("restart", "entries", "bytes", "seconds", "lowest to highest", "entries/s", box=SIMPLE_HEAD)
+        table = Table("restart", "entries", "bytes", "seconds", "lowest to highest", "entries/s", "goal", "beside Redis, goal 1 at most",
+                      box=SIMPLE_HEAD)  # fmt: skip
+        medians = {each.name: statistics.median(each.seconds) for each in report.restarts}
         for each in report.restarts:
-            median = statistics.median(each.seconds)
+            median, besides = medians[each.name], medians.get(each.beside)
             table.add_row(
                 each.name, f"{each.entries:,}", f"{each.log_bytes:,}", f"{median:.2f}",
                 f"{min(each.seconds):.2f} to {max(each.seconds):.2f}", f"{each.entries / median:,.0f}",
+                f"{each.goal:,.0f}" if each.goal else "–", f"{median / besides:.2f}" if besides else "–",
             )  # fmt: skip
         out.print(table)
+        out.print(
+            "A restart is the whole start of a process, until a client is answered. The goals are for reading back alone."
+        )
     for note in report.notes:
         out.print(note)

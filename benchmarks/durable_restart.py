@@ -39,6 +39,8 @@ COPIED_FROM = 600_000_000
 """So many bytes of writes make a log long enough for copies."""
 ENTRY_BYTES = 148
 """One entry in the log."""
+FROM_AOF = "restart of Redis, from an AOF"
+FROM_PREAMBLE = "restart of Redis, from an AOF with RDB preamble"
 
 
 class Restart(msgspec.Struct):
@@ -49,21 +51,25 @@ class Restart(msgspec.Struct):
     log_bytes: int
     """What the folder had, without room that is only reserved."""
     seconds: list[float]
+    goal: float = 0.0
+    """Entries a second that reading back is to reach; 0: none is set."""
+    beside: str = ""
+    """The name of the restart of Redis that is to take as long at least; empty: none."""
 
 
 def measure_restarts(entries: int, rounds: int, has_redis: bool, is_wanted: Callable[[str], bool]) -> list[Restart]:
     """Fill servers, kill them, and start them again."""
     found = []
-    for name, times in (
-        ("restart of a member, from mutations", 1),
-        ("restart of a member, from copies and mutations", max(3, COPIED_FROM // (entries * ENTRY_BYTES))),
+    times = max(3, COPIED_FROM // (entries * ENTRY_BYTES))
+    for name, written, goal, beside in (
+        ("restart of a member, from mutations", 1, 1_000_000, FROM_AOF),
+        ("restart of a member, from copies and mutations", times, 3_000_000, FROM_PREAMBLE),
     ):
         if is_wanted(name):
-            found.append(_restart_member(name, entries, times, rounds))
-    for name, is_rewritten in (
-        ("restart of Redis, from an AOF", False),
-        ("restart of Redis, from an AOF with RDB preamble", True),
-    ):
+            restart = _restart_member(name, entries, written, rounds)
+            restart.goal, restart.beside = goal, beside
+            found.append(restart)
+    for name, is_rewritten in ((FROM_AOF, False), (FROM_PREAMBLE, True)):
         if has_redis and is_wanted(name):
             found.append(_restart_redis(name, entries, rounds, is_rewritten=is_rewritten))
     return found
