@@ -115,7 +115,7 @@ class Returned(WireMessage, frozen=True):
 
 
 class DormantOrphans(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Dormant partitions that a former incarnation of a process held, and that wait there to be merged."""
+    """Partitions that are dormant now, and that a former incarnation of a process held: they wait there to be merged."""
 
     former: MemberId
     partitions: tuple[int, ...]

@@ -6,7 +6,7 @@ answer is needed, and a new master gets the same report. A process that has come
 * how much it has still to merge, twice a second, so that nobody takes the cluster for complete before;
 * the partitions of a loss that a former incarnation held which did not know of the loss, or whose going was its cause, and that are
   merged now: their data is given back. A partition that it held empty counts, too: nothing of it was lost;
-* the dormant partitions that a former incarnation held: nobody serves them until the master knows that they can be merged;
+* the dormant partitions that former incarnations held: nobody serves them until the master knows that they can be merged;
 * that a member which the table says can live elsewhere was this process, or that this process has taken its address;
 * the losses in its side's table, unless all members whose going caused the loss are members here: they have gone on.
 """
@@ -115,7 +115,7 @@ class LossReports:
         table = self._table
         for side in self._kept.sides.values() if table is not None and table.dormant else ():
             if table is not None and side.partition_count == table.partition_count:
-                held = [p for p, slots in table.dormant.items() if side.former in slots and side.has_held(p)]
+                held = [p for p in table.dormant if side.has_held(p)]
                 if held:
                     yield DormantOrphans(side.former, tuple(held))
 

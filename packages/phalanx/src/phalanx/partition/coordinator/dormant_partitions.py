@@ -5,7 +5,10 @@ have something of a dormant partition in their folders say so with each table th
 those that held it last is back and has all of it, by the rule of a restart (`recovery.restart`).
 
 A holder whose process never ended has what it held among its orphaned replicas, and is to merge it: then the partition begins empty at
-that member, and gets all of it by the merge.
+that member, and gets all of it by the merge. Other orphaned replicas are taken where every holder is back, and has nothing:
+
+1. A is cut off, and p is dormant, because only A had it. 2. A hands p over to B, which is on its side, and leaves. 3. The sides become
+one: B is to merge p, and A, which is back, has nothing of it.
 """
 
 from __future__ import annotations
@@ -79,7 +82,7 @@ class DormantPartitions:
         if not rows:
             return ""
         # They are lost until they are merged: their holder can end before that.
-        gone = sorted({former for _, former in merged.values()})
+        gone = holders_of(table.dormant[p] for p in merged)
         losses = self._losses.with_losses({LossKind.EMPTY: (merged, gone)}, self._publication.joined(), now)
         self._publication.change_rows(
             rows, now, at_once=True, increments=self._increments(rows), lost=LostRows(merged, losses=losses)
@@ -146,10 +149,15 @@ class DormantPartitions:
     def _to_merge(self, confirming: int, but: Collection[int]) -> dict[int, tuple[MemberId, MemberId]]:
         """Return the partitions that members are to merge all of, without some, with the member and its former incarnation."""
         dormant, found = self._publication.table.dormant, dict[int, tuple[MemberId, MemberId]]()
+        known = self._publication.confirmed | {self._publication.this: self._publication.table.version}
+        back = {address_of(member) for member, version in known.items() if version >= self._publication.table.version}
         for member, orphans in self._orphans.items():
             for each in orphans:
                 for p in each.partitions:
-                    if p in dormant and p not in but and each.former in dormant[p][: confirming + 1]:
+                    if p not in dormant or p in but:
+                        continue
+                    is_all = each.former in dormant[p][: confirming + 1]
+                    if is_all or back.issuperset(map(address_of, holders_of([dormant[p]]))):
                         found.setdefault(p, (member, each.former))
         return found
 
