@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable, TableRow
 from phalanx.disk.restoring import Restoration
 from phalanx.grid.replica.mutation import APPLY
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -158,12 +160,32 @@ def restart_without_holders(node: Node) -> None:
 
     def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         plan = plan_restart(sides)
-        if plan.lacking and not plan.lacks_majority:
+        if plan.table is not None and plan.lacking and not plan.lacks_majority:
             restarting.forget()
-            return plan
+            table, begins = plan.table, (next(iter(sides)),)
+            rows = {p: TableRow(begins, table.versions[p], table.versions[p]) for p in table.dormant}
+            return plan._replace(table=table.with_rows(rows))
         return original(sides, now)
 
     replace(restarting, "consider", consider)
+
+
+def begin_dormant_empty(node: Node) -> None:
+    """Partitions begin empty although their last holders have them in their folders."""
+    node.coordinator._rebalancer._has_folder = False
+
+
+def forget_for_dormant(node: Node) -> None:
+    """A member that comes back drops what dormant partitions wait for."""
+    follower = node.grid.follower
+    original = follower.follow_table
+
+    def follow_table(table: PartitionTable, *arguments: Any, **options: Any) -> None:
+        if table.is_assigned:
+            follower.restored = None
+        original(table, *arguments, **options)
+
+    replace(follower, "follow_table", follow_table)
 
 
 def restart_with_the_same_versions(node: Node) -> None:
@@ -260,6 +282,8 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "take-an-older-row": take_an_older_row,
     "restart-without-majority": restart_without_majority,
     "restart-without-holders": restart_without_holders,
+    "begin-dormant-empty": begin_dormant_empty,
+    "forget-for-dormant": forget_for_dormant,
     "restart-with-the-same-versions": restart_with_the_same_versions,
     "forget-what-was-read": forget_what_was_read,
     "forget-as-last-leaver": forget_as_last_leaver,

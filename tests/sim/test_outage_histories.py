@@ -32,7 +32,9 @@ LOG_OF = {
 }
 """Bugs of logs, to the profile whose histories have what the log misses."""
 
-RESTARTS = ("take-an-older-row", "restart-without-holders", "forget-as-last-leaver")
+RESTARTS = (
+    "take-an-older-row", "restart-without-holders", "forget-as-last-leaver", "begin-dormant-empty", "forget-for-dormant",
+)  # fmt: skip
 
 UNSEEN = {
     "take-the-smallest-position",
@@ -67,4 +69,4 @@ def test_a_log_that_does_not_give_the_replicas_in_memory_is_found(canary: str) -
 
 @pytest.mark.parametrize("canary", RESTARTS)
 def test_a_restart_that_goes_wrong_is_found(canary: str) -> None:
-    find(canary, [Profile.OUTAGE], range(80), tells)
+    find(canary, [Profile.OUTAGE], range(200), tells)

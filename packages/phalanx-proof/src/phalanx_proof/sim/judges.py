@@ -55,8 +55,8 @@ class Judges:
         """Whether a process has crashed or left: its vote can be missing for good."""
         self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
         """Addresses whose members hold no data."""
-        self._last_leavers = LastLeaverChecker(findings, self._lite)
-        self._losses = LossChecker(findings, has_sides=options.has_sides)
+        self._last_leavers = LastLeaverChecker(findings, self._lite, has_folders=options.restarts)
+        self._losses = LossChecker(findings, has_sides=options.has_sides, has_folders=options.restarts)
         self._commits = CommitChecker(findings)
         self.memory = MemoryChecker(findings, bytes_held)
         acknowledgements = AcknowledgementChecker(

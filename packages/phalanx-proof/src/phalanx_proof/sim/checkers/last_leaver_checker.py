@@ -19,9 +19,10 @@ from phalanx_proof.sim.checkers.findings import Findings
 class LastLeaverChecker(Checker):
     """Watches which members each one has had in its lists, and who leaves."""
 
-    def __init__(self, findings: Findings, lite: Collection[Address]) -> None:
-        """`lite`: addresses whose members hold no data."""
+    def __init__(self, findings: Findings, lite: Collection[Address], *, has_folders: bool = False) -> None:
+        """`lite`: addresses whose members hold no data. `has_folders`: members leave what they hold in folders, and take nothing along."""
         self._findings = findings
+        self._has_folders = has_folders
         self._lite_at = lite
         self._lite: set[MemberId] = set()
         """Members that have become lite."""
@@ -56,7 +57,7 @@ class LastLeaverChecker(Checker):
         self._note_stop(member)
 
     def on_process_ended(self, member: MemberId, how: str, now: Millis) -> None:
-        is_judged = how == "left" and member in self._with_entries
+        is_judged = how == "left" and member in self._with_entries and not self._has_folders
         if not is_judged or not self._holds(member) or self._staying(member):
             return
         present = self._present.get(member, ())

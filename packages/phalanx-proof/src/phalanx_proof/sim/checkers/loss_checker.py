@@ -27,14 +27,20 @@ from phalanx_proof.sim.cluster.host import Host
 
 COMPLETE = "what is lost is told"
 ONLY = "only what is lost is told"
+DORMANT = "what is in folders never begins empty by itself"
 KEPT = "a loss is told until it is acknowledged"
 
 
 class LossChecker(Checker):
     """Watches the tables of all members."""
 
-    def __init__(self, findings: Findings, *, has_sides: bool) -> None:
-        """`has_sides`: several sides of a cut can go on, and tell one another later what each has lost."""
+    def __init__(self, findings: Findings, *, has_sides: bool, has_folders: bool = False) -> None:
+        """`has_sides`: several sides of a cut can go on, and tell one another later what each has lost. `has_folders`: processes
+        come back with what those before them held.
+        """
+        self._has_folders = has_folders
+        self._dormant: set[int] = set()
+        """Partitions, by their numbers at any time, that were dormant once."""
         self._findings = findings
         self._has_sides = has_sides
         self._before: dict[MemberId, PartitionTable] = {}
@@ -54,6 +60,11 @@ class LossChecker(Checker):
         was_born = before.births * (count // before.partition_count) if before is not None else (0,) * count
         born = [partition for partition in range(count) if table.births[partition] > was_born[partition]]
         lost = [partition for partition in born if before is None or before.rows[partition % before.partition_count]]
+        self._dormant.update(table.dormant)
+        if self._has_folders and before is not None:
+            for partition in born:
+                if self._dormant.isdisjoint((partition, partition % before.partition_count)):
+                    self._findings.add(now, DORMANT, f"partition {partition} in table {table.version} of {member}")
         known = _losses_of(before) if before is not None else frozenset()
         new = [loss for loss in table.losses.losses if loss.id not in known]
         if not table.losses.earlier:
