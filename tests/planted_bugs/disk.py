@@ -20,8 +20,10 @@ from phalanx.wire.disk_records import (
     DiskRecord,
     EpochBegun,
     IncarnationEnded,
+    KeptMerged,
     ReplicaDropped,
     ReplicasDivided,
+    ReplicasKept,
 )
 from phalanx.wire.messages import (
     CopyChunk,
@@ -275,6 +277,8 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "log-no-dropped-copies": _log_no(CopyDropped),
     "log-no-divisions": _log_no(ReplicasDivided),
     "log-no-ends": _log_no(IncarnationEnded),
+    "log-no-kept-replicas": _log_no(ReplicasKept),
+    "log-no-merges": _log_no(KeptMerged),
     "log-no-plain-puts": log_no_plain_puts,
     "log-no-outcomes": log_no_outcomes,
     "log-plain-puts-first": log_plain_puts_first,

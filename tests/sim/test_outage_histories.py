@@ -23,6 +23,8 @@ LOG_OF = {
     "log-no-dropped-copies": Profile.MIGRATIONS,
     "log-no-divisions": Profile.MIGRATIONS,
     "log-no-ends": Profile.CUTS,
+    "log-no-kept-replicas": Profile.CUTS,
+    "log-no-merges": Profile.CUTS,
     "log-no-plain-puts": Profile.DEFAULT,
     "log-no-outcomes": Profile.DEFAULT,
     "log-plain-puts-first": Profile.DEFAULT,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from phalanx.codec.hashing import children_of
+from phalanx.common.ids import MemberId
 from phalanx.wire.disk_records import (
     ClockReserved,
     ClusterLeft,
@@ -16,10 +17,12 @@ from phalanx.wire.disk_records import (
     CopyDropped,
     EpochBegun,
     IncarnationEnded,
+    KeptMerged,
     KnownCluster,
     LogRecord,
     ReplicaDropped,
     ReplicasDivided,
+    ReplicasKept,
     ReplicaStart,
     SegmentStart,
     TableRecord,
@@ -53,6 +56,8 @@ class LogIndex:
         """
         self.cluster = cluster
         self.began = began
+        self.kept: dict[tuple[MemberId, int], int] = {}
+        """Former incarnation and partition to the record with which the replica begins that it has left to be merged."""
         self.arriving: dict[int, int] = {}
         """Partition to the record with which a copy from its owner begins."""
         self.to_disk: dict[int, int] = {}
@@ -61,6 +66,12 @@ class LogIndex:
         """The greatest stamp of the grid's clock that the process that wrote this can have given."""
         self._beginnings = beginnings
         self._sure_from = sure_from
+
+    def going_on(self) -> LogIndex:
+        """Return the index of the process that goes on with this log: it takes over what is complete."""
+        index = LogIndex(self.cluster, self.began)
+        index.kept = self.kept
+        return index
 
     def __repr__(self) -> str:
         return f"LogIndex(replicas={len(self.began)}, needed_from={self.needed_from(0)})"
@@ -83,16 +94,20 @@ class LogIndex:
 
     def needed_from(self, end: int) -> int:
         """Return the first record that a replica, or a copy that is not complete, needs. `end`: if none needs any."""
-        return min([*self.began.values(), *self.arriving.values(), *self.to_disk.values()], default=end)
+        needed = [*self.began.values(), *self.arriving.values(), *self.to_disk.values(), *self.kept.values()]
+        return min(needed, default=end)
 
     def starts(self) -> tuple[ReplicaStart, ...]:
         """Return from where on the log has everything of each replica, and of copies that are not complete."""
         unfinished = [*self.arriving.items(), *self.to_disk.items()]
-        return tuple(ReplicaStart(*each) for each in sorted({*self.began.items(), *unfinished}))
+        kept = [(partition, lsn) for (_, partition), lsn in self.kept.items()]
+        return tuple(ReplicaStart(*each) for each in sorted({*self.began.items(), *unfinished, *kept}))
 
     def oldest(self) -> int | None:
-        """Return the partition whose replica begins first in the log; None: there is none."""
-        return min(self.began, key=lambda partition: self.began[partition], default=None)
+        """Return the partition whose replica begins first in the log; None: there is none, or what waits for a merge begins earlier."""
+        lsn, first = min(((lsn, partition) for partition, lsn in self.began.items()), default=(0, None))
+        # A copy of it would make the log longer, and let nothing of it go.
+        return None if first is None or min(self.kept.values(), default=lsn) < lsn else first
 
     # --- records -----------------------------------------------------------------------------------------------------
 
@@ -108,6 +123,14 @@ class LogIndex:
     def _end_incarnation(self, record: IncarnationEnded, lsn: int, to_copy: bool) -> None:
         self._forget_replicas(record.dormant)
         self.cluster = after_ending(self.cluster)
+
+    def _keep(self, record: ReplicasKept, lsn: int, to_copy: bool) -> None:
+        for partition in record.partitions:
+            if (began := self.began.pop(partition, None)) is not None:
+                self.kept[record.former, partition] = began
+
+    def _end_merge(self, record: KeptMerged, lsn: int, to_copy: bool) -> None:
+        self.kept.pop((record.former, record.partition), None)
 
     def _leave(self, record: ClusterLeft, lsn: int, to_copy: bool) -> None:
         if not record.keeps:
@@ -162,6 +185,8 @@ _FOLLOW: dict[type, Callable[[LogIndex, Any, int, bool], None]] = {
     ViewRecord: LogIndex._note_view,
     TableRecord: LogIndex._note_table,
     IncarnationEnded: LogIndex._end_incarnation,
+    ReplicasKept: LogIndex._keep,
+    KeptMerged: LogIndex._end_merge,
     ClusterLeft: LogIndex._leave,
     ClockReserved: LogIndex._reserve,
     EpochBegun: LogIndex._begin_epoch,

@@ -17,6 +17,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId, Millis
 from phalanx.disk.log_index import ALL, LogIndex
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
 from phalanx.grid.replica import native
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import APPLY, apply
@@ -29,11 +30,13 @@ from phalanx.wire.disk_records import (
     CopyDropped,
     EpochBegun,
     IncarnationEnded,
+    KeptMerged,
     KnownCluster,
     LogRecord,
     PlainPuts,
     ReplicaDropped,
     ReplicasDivided,
+    ReplicasKept,
     TableRecord,
 )
 from phalanx.wire.messages import CopyChunk, Mutation
@@ -54,6 +57,8 @@ class Replay:
         """Where the replicas and the copies begin."""
         self.replicas: dict[int, Replica] = {}
         """Partition to its replica."""
+        self.orphaned = OrphanedReplicas()
+        """What former incarnations have left, and wait to be merged."""
         self.arriving: dict[int, IncomingCopy] = {}
         """Partition to a copy that arrives from its owner, and is not complete yet."""
         self._to_disk: dict[int, IncomingCopy] = {}
@@ -74,7 +79,9 @@ class Replay:
         if kind is PlainPuts:
             self._put_plainly(body, now)  # type: ignore[arg-type]  # by its kind
             return
-        if kind is CopyChunk:
+        if kind is ReplicasKept:
+            self._keep(body, now)  # type: ignore[arg-type]  # by its kind
+        elif kind is CopyChunk:
             self._take_chunk(body, now, to_copy=record.to_copy)  # type: ignore[arg-type]  # by its kind
         elif (follow := _FOLLOW.get(kind)) is not None:
             follow(self, body, lsn)
@@ -182,6 +189,18 @@ class Replay:
         self.replicas |= division.children
         self._counts |= dict.fromkeys(division.children, record.partition_count)
 
+    def _keep(self, record: ReplicasKept, now: Millis) -> None:
+        """Do what the incarnation did when it ended."""
+        table, named = record.table, (*record.partitions, *record.empty)
+        held = {partition: self.replicas.pop(partition) for partition in named if partition in self.replicas}
+        self.orphaned.add(keep(record.former, table, held, record.ended, now))
+        self.orphaned.losses = self.orphaned.losses.united_with(table.losses)
+
+    def _end_merge(self, record: KeptMerged, lsn: int) -> None:
+        if (side := self.orphaned.sides.get(record.former)) is not None:
+            side.replicas.pop(record.partition, None)
+            side.done.add(record.partition)
+
     def _forget_replicas(self, record: IncarnationEnded | ClusterLeft, lsn: int) -> None:
         if type(record) is ClusterLeft and record.keeps:
             return
@@ -219,6 +238,7 @@ _FOLLOW: dict[type, Callable[[Replay, Any, int], None]] = {
     ReplicaDropped: Replay._drop,
     TableRecord: Replay._number,
     ReplicasDivided: Replay._divide,
+    KeptMerged: Replay._end_merge,
     IncarnationEnded: Replay._forget_replicas,
     ClusterLeft: Replay._forget_replicas,
 }

@@ -55,8 +55,8 @@ def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
     if known.has_left:
         # What was open when it left has been decided without it, by those that got its vote.
         footing = msgspec.structs.replace(footing, pending=())
-    history, kept = VoterHistory(known.voter, footing), OrphanedReplicas()
-    for replica in replay.replicas.values():
+    history, kept = VoterHistory(known.voter, footing), replay.orphaned
+    for replica in (*replay.replicas.values(), *kept.all_replicas()):
         replica.deduplication.forget_times()
     side = StoredSide(known.members, history, known.table, positions_of(replay.replicas), start)
     kept.restored = RestoredReplicas(replay.replicas, side, last_stamp)

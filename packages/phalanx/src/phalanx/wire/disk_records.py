@@ -168,6 +168,27 @@ class IncarnationEnded(WireMessage, tag=10, frozen=True):
     """Partitions of which the folder still has what an earlier incarnation held: the cluster waits for it."""
 
 
+class ReplicasKept(WireMessage, tag=14, frozen=True):
+    """An incarnation of the member is over, and its replicas wait to be merged into what the others have meanwhile."""
+
+    former: MemberId
+    ended: int
+    """As `OrphanedSide.ended`."""
+    table: PartitionTable
+    """Its last table."""
+    partitions: tuple[int, ...]
+    """Those of which it had a replica with data, and no earlier incarnation one that waits for the cluster."""
+    empty: tuple[int, ...] = ()
+    """The same of replicas without data."""
+
+
+class KeptMerged(WireMessage, tag=15, frozen=True):
+    """The replica of a partition that an incarnation had left is merged, or others have it."""
+
+    former: MemberId
+    partition: int
+
+
 class ClusterLeft(WireMessage, tag=12, frozen=True):
     """The member has left its cluster in good order, and others have its vote."""
 
@@ -185,10 +206,12 @@ class CleanEnd(WireMessage, tag=11, frozen=True):
     """The process stops in good order; nothing follows."""
 
 
-ControlRecord = SegmentStart | ViewRecord | TableRecord | IncarnationEnded | ClusterLeft | ClockReserved | CleanEnd
+ControlRecord = (
+    SegmentStart | ViewRecord | TableRecord | IncarnationEnded | ReplicasKept | ClusterLeft | ClockReserved | CleanEnd
+)
 ReplicaRecord = (
     ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
-    | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided
+    | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided | KeptMerged
 )  # fmt: skip
 DiskRecord = ControlRecord | ReplicaRecord
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.disk.replay import Replay
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.replica import Replica
@@ -38,6 +39,20 @@ def find_difference(node: Node, replay: Replay) -> str:
     for partition, replica in held.items():
         if why := compare_replicas(replica, replay.replicas[partition]):
             return f"partition {partition}: {why}"
+    return _compare_kept(node.data_merging.orphaned, replay.orphaned)
+
+
+def _compare_kept(memory: OrphanedReplicas, disk: OrphanedReplicas) -> str:
+    """Return in what the replicas that wait for a merge differ first; empty: in nothing."""
+    here, there = [{side.former: side.replicas for side in each.unmerged()} for each in (memory, disk)]
+    for former in sorted(here.keys() | there.keys()):
+        memory_has, disk_has = here.get(former, {}), there.get(former, {})
+        if other := memory_has.keys() ^ disk_has.keys():
+            where = "memory" if min(other) in memory_has else "the log"
+            return f"partition {min(other)} of {former} waits for a merge in {where} only"
+        for partition, kept in memory_has.items():
+            if why := compare_replicas(kept.replica, disk_has[partition].replica):
+                return f"partition {partition} of {former}, which waits for a merge: {why}"
     return ""
 
 

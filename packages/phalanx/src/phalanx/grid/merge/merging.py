@@ -29,6 +29,7 @@ from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver, NewTable, NewView, OrphansMerged
 from phalanx.machine.routes import Routes, route
+from phalanx.wire.disk_records import KeptMerged, ReplicasKept
 from phalanx.wire.merge_events import DataKept, MergeEnded, MergeStarted
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
 
@@ -395,7 +396,11 @@ class DataMerging:
             held = self._follower.finish_splits() | owned
             if restored is not None:
                 held = {partition: replica for partition, replica in held.items() if partition not in restored.replicas}
-            self.orphaned.add(keep(ownership.this, table, held, self._follower.stamp(now), now))
+            side = keep(ownership.this, table, held, self._follower.stamp(now), now)
+            self.orphaned.add(side)
+            if side.replicas:
+                empty = tuple(sorted(side.empty))
+                ownership.log.add(ReplicasKept(side.former, side.ended, table, tuple(side.replicas), empty))
             self.orphaned.losses = self.orphaned.losses.united_with(table.losses)
         if self.orphaned:
             self._out.record(DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
@@ -424,6 +429,7 @@ class DataMerging:
         """Drop an orphaned replica that this or another member has merged; record the end with the last one."""
         self._follower.deferred_free.add(side.replicas.pop(partition).replica)
         side.done.add(partition)
+        self._ownership.log.add(KeptMerged(side.former, partition))
         if not side.replicas:
             took_ms = now - (side.began_at if side.began_at is not None else now)
             self._out.record(MergeEnded(side.former, side.entries, side.sent, side.taken, side.left_to_others, took_ms))

@@ -24,7 +24,6 @@ from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
 from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
 from phalanx.disk.clock_reservation import ClockReservation
-from phalanx.disk.log_index import LogIndex
 from phalanx.disk.reading import StartTimes, last_stamp, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.disk.restoring import Restoration, restore
@@ -93,7 +92,7 @@ class MemberDisk:
         self._folder = folder
         self._cluster, self._release = cluster, release
         self._first = content.first
-        self._index = LogIndex(content.replay.index.cluster, content.replay.index.began)
+        self._index = content.replay.index.going_on()
         self._reservation = ClockReservation()
         self._member: Callable[[], tuple[MemberId, GridClock]]
         self._fail: Callable[[BaseException], None]

@@ -1,0 +1,83 @@
+"""DU-36: what an incarnation left to be merged is in the log until others have it, however often the process ends before."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.common.ids import MemberId
+from phalanx.disk.log_index import LogIndex
+from phalanx.wire.disk_records import (
+    EpochBegun,
+    IncarnationEnded,
+    KeptMerged,
+    KnownCluster,
+    LogRecord,
+    ReplicasKept,
+)
+from phalanx.wire.merge_events import MergeEnded
+from support.harness import Cluster, lone_id
+from support.masters import table_of
+
+VALUE, LATER = b"before the cut", b"on the small side"
+C1 = lone_id("C")
+
+
+def lost_side() -> Cluster:
+    """C was cut off, has written for itself, and its incarnation has ended because the others went on without it."""
+    c = Cluster(has_folders=True, seeds="A", partition_count=1, backup_count=1)
+    for name in "ABC":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["CA"])
+    c.put("C", c.key(0), VALUE)
+    c.advance(500)
+    c.cut("C", "AB")
+    c.advance(20_000)
+    put = c.put("C", c.key(0), LATER)
+    c.advance(500)
+    assert c.is_done(put)
+    c.heal()
+    while "C" not in c.finished:
+        c.advance(500)
+    assert c.finished["C"].rejoin
+    return c
+
+
+@pytest.mark.parametrize("crashes", [0, 1, 3])
+def test_the_data_of_a_lost_side_is_merged_after_crashes(crashes: int) -> None:
+    c = lost_side()
+    for _ in range(crashes):
+        c.start("C", seeds="A")
+        c.crash("C")
+    c.join("C", seeds="A")
+    c.advance(20_000)
+    owner = c.replicas("A")[0]
+    assert c.get(owner, c.key(0)) == LATER
+    assert [name for name, event in c.events if isinstance(event, MergeEnded)] == ["C"]
+    # What is merged is not merged again.
+    c.crash("C")
+    c.advance(20_000)
+    c.events.clear()
+    c.join("C", seeds="A")
+    c.advance(20_000)
+    assert not [event for _, event in c.events if isinstance(event, MergeEnded)]
+
+
+def index_with(*bodies: EpochBegun | ReplicasKept | IncarnationEnded | KeptMerged) -> LogIndex:
+    index = LogIndex(KnownCluster(), {})
+    index.take_all(1, [LogRecord(body) for body in bodies])
+    return index
+
+
+def test_a_segment_stays_as_long_as_what_waits_for_a_merge_needs_it() -> None:
+    """DU-12: the next incarnation has a replica of the same partition, and no copy of that lets the segment go."""
+    kept = ReplicasKept(MemberId("C"), 0, table_of("C", "C"), (0,), (1,))
+    begun = [EpochBegun(0, 1, "C", -1), EpochBegun(1, 1, "C", -1)]
+    index = index_with(*begun, kept, IncarnationEnded(), EpochBegun(0, 2, "A", -1))
+    assert index.needed_from(99) == 1
+    assert [(each.partition, each.lsn) for each in index.starts()] == [(0, 1), (0, 5)]
+    assert index.oldest() is None
+    assert index.going_on().needed_from(99) == 1
+    index.take(6, LogRecord(KeptMerged(MemberId("C"), 0)))
+    assert index.needed_from(99) == 5
+    assert index.oldest() == 0
