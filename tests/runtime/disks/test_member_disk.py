@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.common.clock import GridClock
+from phalanx.codec.rows import pack_rows
+from phalanx.common.clock import GridClock, with_stamp
 from phalanx.runtime.disk import member_disk
-from phalanx.runtime.disk.member_disk import LEAST_SEGMENTS, MemberDisk
+from phalanx.runtime.disk.member_disk import LEAST_SEGMENTS, DataFolderRefused, MemberDisk
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES
-from phalanx.wire.disk_records import CopyBegun, DiskRecord, EpochBegun
+from phalanx.wire.disk_records import CopyBegun, DiskRecord, EpochBegun, PlainPuts
 from support.disk_logs import LIMITS, until
 from support.disk_records import chunk, copy_start
 from support.harness import lone_id
@@ -116,3 +117,27 @@ def test_a_copy_that_did_not_begin_is_wanted_again_when_a_segment_begins(
         await used.disk.close(is_orderly=True)
 
     asyncio.run(history())
+
+
+def test_more_data_than_the_process_can_hold_is_refused_with_both_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DU-47: 300 KiB do not fit into 256 KiB, and the folder stays as it is."""
+
+    async def write() -> None:
+        used = DiskUnderTest(tmp_path / "data", monkeypatch)
+        value = with_stamp(1, bytes(1 << 10))
+        used.write(EpochBegun(0, 1, "A", -1))
+        for first in range(0, 300, 100):
+            keys = [b"%d" % number for number in range(first, first + 100)]
+            used.write(PlainPuts("m", 1, pack_rows(keys, [value] * 100)))
+        await used.disk.close(is_orderly=True)
+
+    asyncio.run(write())
+    path = str(tmp_path / "data")
+    with pytest.raises(
+        DataFolderRefused, match=r"at least 3\d\d\.\d KiB, and with its memory_limit it can have 256\.0 KiB"
+    ):
+        MemberDisk.open(path, "test", "1", is_lasting=True, may_hold=1 << 18)
+    opened = MemberDisk.open(path, "test", "1", is_lasting=True, may_hold=1 << 20)
+    asyncio.run(opened.close(is_orderly=False))

@@ -121,6 +121,7 @@ WORDS = {
     "DU-30": "the newest row of a partition counts, and of its holders the greatest position",
     "DU-32": "a partition whose last holders have it in their folders waits for one of them, and never begins empty by itself",
     "DU-33": "a cluster that waits says for whom",
+    "DU-57": "a new member without a folder holds no data where all others that do have one",
     "DU-56": "an old folder has no vote, and its replicas rule only where no other holder is left to wait for",
 }
 """Id to the rule in one sentence."""

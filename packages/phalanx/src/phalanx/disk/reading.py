@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from phalanx.common.errors import CorruptDataError
+from phalanx.common.errors import CorruptDataError, PhalanxError
 from phalanx.common.ids import Millis
+from phalanx.common.memory import format_bytes
 from phalanx.disk.blocks import BlockTimes, read_records
 from phalanx.disk.replay import Replay
 from phalanx.disk.scanning import LogExtent, LogScan, read_extents
 from phalanx.disk.segment_head import Buffer
+from phalanx.grid.replica.data_size import DataSize
+
+_LOOKED_AT_ONCE = 1 << 20
+"""Maps of replicas, when their sizes are summed up: all."""
+
+
+class DataTooLarge(PhalanxError):
+    """A folder has more data than the process can hold in memory."""
 
 
 class StartTimes(NamedTuple):
@@ -50,8 +59,14 @@ class LogAges:
         return self._now - (self._end - (times.mono_ms + shift))
 
 
-def replay_log(segments: Mapping[int, Buffer | None], store: bytes, found: LogScan, at: StartTimes) -> Replay:
-    """Return what the log gives. Raises `CorruptDataError` where it is damaged, and `UnknownFormat`."""
+def replay_log(
+    segments: Mapping[int, Buffer | None], store: bytes, found: LogScan, at: StartTimes, may_hold: int = 0
+) -> Replay:
+    """Return what the log gives.
+
+    `may_hold`: how many bytes the process can hold; 0: any number. Raises `CorruptDataError` where the log is damaged, `UnknownFormat`,
+    and `DataTooLarge` when what it gives is larger than that.
+    """
     if found.damages:
         worst = found.damages[0]
         raise CorruptDataError(
@@ -65,10 +80,26 @@ def replay_log(segments: Mapping[int, Buffer | None], store: bytes, found: LogSc
     for block in read_extents(segments, store, found.extents):
         if block.is_first:
             segment_lsn = block.first_lsn
+            _refuse_too_much(replay, may_hold)
         now = ages.now_of(segment_lsn, block.times)
         for lsn, record in read_records(block, follow=replay.follower(now)):
             replay.take(lsn, record, now)
+    _refuse_too_much(replay, may_hold)
     return replay
+
+
+def _refuse_too_much(replay: Replay, may_hold: int) -> None:
+    """Raise `DataTooLarge` if the replicas are larger than the process can hold (DU-47). It looks once for each segment."""
+    if not may_hold:
+        return
+    size = DataSize(lambda: [*replay.replicas.values(), *replay.orphaned.all_replicas()])
+    while not size.go_on(_LOOKED_AT_ONCE):
+        pass
+    if size.size.held > may_hold:
+        raise DataTooLarge(
+            f"what it has takes more memory than this process can have: at least {format_bytes(size.size.held)}, and with its memory_limit "
+            f"it can have {format_bytes(may_hold)}: raise memory_limit, or start it on a machine with more memory"
+        )
 
 
 def last_stamp(found: LogScan, replay: Replay, at: StartTimes) -> int:

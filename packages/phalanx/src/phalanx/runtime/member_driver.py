@@ -276,6 +276,7 @@ class MemberDriver(PublicNames):
                 config.cluster,
                 phalanx.__version__,
                 is_lasting=config.data_dir_is_lasting,
+                may_hold=limits_of(config.memory_limit, available_memory()).ceiling,
             )
             self._group.before_output = self.caller.before_output = self.disk.write
             self._group.gathers_output = self.disk.is_due

@@ -32,6 +32,7 @@ FULL = "CS-09 max_members"
 VERSION = "PX-45"
 OTHER_DATA = "DU-24"
 COPIED = "DU-22"
+WITHOUT_FOLDER = "DU-57"
 
 
 class JoinRefusals:
@@ -77,7 +78,12 @@ class JoinRefusals:
             out.record(JoinRequestRefused(sender, reason, "EL-20 EL-21"))
             out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
             return True
-        copied = self._copied.refuse(message, state.joined(), queued, now)
+        view = state.joined()
+        if refusal := _why_without_folder(message, view):
+            out.record(JoinRequestRefused(sender, refusal, WITHOUT_FOLDER))
+            out.send(sender, JoinRefused(message.request_id, False, refusal, True))
+            return True
+        copied = self._copied.refuse(message, view, queued, now)
         if copied is not None:
             ends = copied.is_final
             out.record(JoinRequestRefused(sender, copied.reason, COPIED))
@@ -134,6 +140,20 @@ class JoinRefusals:
                 f"release before the joiner's, and raise the cluster version"
             )
         return ""
+
+
+def _why_without_folder(message: JoinRequest, view: MembersView) -> str:
+    """Say why a joiner cannot hold data without a folder; empty: it can.
+
+    A cluster gets folders one member after another. So it only matters when all have one; and whoever was a member before, for
+    example on another side, comes back as it was.
+    """
+    is_new = message.memory is None and not message.voter
+    if message.store is not None or message.traits.lite or not is_new or not view.data_members:
+        return ""
+    if not {member for member, _ in view.stores}.issuperset(view.data_members):
+        return ""
+    return "all members of this cluster that hold data keep it in folders, and the joiner has none: set data_dir, or make it a lite member"
 
 
 class JoinRedirects:

@@ -24,7 +24,7 @@ from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
 from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
 from phalanx.disk.clock_reservation import ClockReservation
-from phalanx.disk.reading import StartTimes, last_stamp, replay_log
+from phalanx.disk.reading import DataTooLarge, StartTimes, last_stamp, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.disk.scanning import LogScan, scan
@@ -118,10 +118,11 @@ class MemberDisk:
     # --- the start ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, path: str, cluster: str, release: str, *, is_lasting: bool) -> MemberDisk:
+    def open(cls, path: str, cluster: str, release: str, *, is_lasting: bool, may_hold: int = 0) -> MemberDisk:
         """Open a folder: lock it, and read it back. It blocks for as long as that takes. Raises `DataFolderRefused`.
 
-        `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version.
+        `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version. `may_hold`: how
+        many bytes of data the process can have in memory; 0: any number.
         """
         try:
             folder = DataFolder.open(path, is_lasting=is_lasting)
@@ -130,8 +131,8 @@ class MemberDisk:
         try:
             for warning in folder.warnings:
                 logger.warning("%s", warning)
-            return cls(folder, _read(folder, cluster), cluster, release)
-        except (CorruptDataError, LogIsWrong) as error:
+            return cls(folder, _read(folder, cluster, may_hold), cluster, release)
+        except (CorruptDataError, LogIsWrong, DataTooLarge) as error:
             folder.close()
             raise DataFolderRefused(f"data_dir {folder.path}: {error}") from error
         except UsageError as error:
@@ -272,7 +273,7 @@ class MemberDisk:
         self._folder.close()
 
 
-def _read(folder: DataFolder, cluster: str) -> DiskContent:
+def _read(folder: DataFolder, cluster: str, may_hold: int) -> DiskContent:
     """Read a folder back. Raises `UsageError` and `CorruptDataError`."""
     store = bytes.fromhex(folder.store.store)
     contents = [read_segment(folder.files, folder.segments_descriptor, each.number) for each in folder.segments()]
@@ -292,7 +293,7 @@ def _read(folder: DataFolder, cluster: str) -> DiskContent:
             "record %d", folder.path, torn.bytes, counted(torn.blocks, "block"), torn.lsn,
         )  # fmt: skip
     at = StartTimes(read_boot_id(), int(time.time() * 1000), int(time.monotonic() * 1000))
-    replay, first = replay_log(segments, store, found, at), ReplicaLog(store=_store_of(folder))
+    replay, first = replay_log(segments, store, found, at, may_hold), ReplicaLog(store=_store_of(folder))
     restoration = restore(replay, last_stamp(found, replay, at), first)
     appended = first.take()
     return DiskContent(found, restoration, replay, appended.records if appended is not None else [])
