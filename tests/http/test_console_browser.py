@@ -280,7 +280,7 @@ def cluster_of(names: list[str]) -> dict[str, Any]:
         "calls_per_s": None, "p99_ms": None, "clients": None, "processor": None, "event_log_problem": "",
     }  # fmt: skip
     return {
-        "at": int(time.time() * 1000), "this": names[0], "against_ready": [], "view_version": 3, "table_version": 9,
+        "at": int(time.time() * 1000), "this": names[0], "against_ready": [], "restart_wait": None, "view_version": 3, "table_version": 9,
         "master": names[0], "suspicions": [], "late": [],
         "members": [member | {"member": f"{name}/x", "address": name} for name in names],
     }  # fmt: skip

@@ -3,9 +3,15 @@
 import asyncio
 import json
 import signal
+import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import phalanx
+from phalanx.runtime.disk.member_disk import MemberDisk
+from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.member import Member
 from phalanx.runtime.process.processes import start_member_process
 from phalanx.testing import LocalCluster
@@ -72,6 +78,38 @@ def test_a_member_that_has_not_joined_or_waits_for_others_is_alive_and_not_ready
             starting.cancel()
             await asyncio.wait([starting])
             assert member.http_port == 0
+
+    asyncio.run(run())
+
+
+def test_a_member_that_reads_its_log_is_alive_and_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, opened = threading.Event(), MemberDisk.open
+
+    def open_slowly(*arguments: Any, progress: ReadingProgress, **named: Any) -> MemberDisk:
+        progress.begin(200)
+        progress.note(87)
+        assert go_on.wait(20)
+        return opened(*arguments, **named)
+
+    monkeypatch.setattr(MemberDisk, "open", open_slowly)
+
+    async def run() -> None:
+        member = Member(phalanx.Config(port=0, http_port=0, data_dir=str(tmp_path / "data"), data_dir_is_lasting=True))
+        starting = asyncio.create_task(member.start())
+        await asyncio.sleep(0)
+        port = member.http_port
+        assert await asyncio.to_thread(until, port, "/readyz", 503) == "it reads its log back: 43 %\n"
+        assert (await asyncio.to_thread(ask, port, "/livez")).status == 200
+        for path in ("/safez", "/metrics", "/api/members", "/"):
+            answer = await asyncio.to_thread(ask, port, path)
+            assert answer[:2] == (503, "it reads its log back: 43 %\n"), path
+        go_on.set()
+        await starting
+        assert await asyncio.to_thread(until, port, "/readyz", 200) == "ready\n"
+        assert (await asyncio.to_thread(ask, port, "/metrics")).status == 200
+        await member.stop()
 
     asyncio.run(run())
 

@@ -7,6 +7,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MapChange
+from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.replication.progress import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import messages as m
@@ -272,6 +273,20 @@ def test_only_the_master_that_a_member_follows_is_told_its_table() -> None:
     assert b.sent_of(m.FetchedTable) == []
     b.hear("A", m.FetchTable(1))
     assert b.sent_of(m.FetchedTable) == [("A", m.FetchedTable(1, b.node.installed_table.table))]
+
+
+def test_a_member_says_for_whom_its_master_waits_until_that_sends_a_table() -> None:
+    """DU-33. Another member's word does not count, nor that of a master before."""
+    b = Lone("B", "ABC", 3)
+    wait = RestartWait((lone_id("D"),), 3, True, 0)
+    b.hear("C", m.RestartAwaited(wait))
+    assert b.node.installed_table.restart_wait is None
+    b.hear("A", m.RestartAwaited(wait))
+    assert b.node.installed_table.restart_wait == wait
+    assert b.node.calls.no_owners.startswith("the cluster was switched off and waits for ")
+    b.hear("A", m.TableUpdate(b.node.installed_table.table))
+    assert b.node.installed_table.restart_wait is None
+    assert b.node.calls.no_owners == ""
 
 
 def test_a_master_that_confirms_the_same_table_is_heard_although_the_message_was_lost() -> None:

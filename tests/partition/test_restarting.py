@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
+from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
-from phalanx.machine.effects import Record
+from phalanx.machine.effects import Record, Send
 from phalanx.partition.coordinator.restarting import Restarting
 from phalanx.partition.recovery.restart import Restart as Plan
 from phalanx.partition.recovery.restart import plan_restart
 from phalanx.wire.event import Event
 from phalanx.wire.table_events import ClusterRestarted, RestartWaits
-from phalanx.wire.table_messages import OwnerEpoch, StoredSide
-from support.harness import address, lone_context, lone_id, name_of
+from phalanx.wire.table_messages import OwnerEpoch, RestartAwaited, StoredSide
+from support.harness import address, lone_context, lone_id, lone_view, name_of
 from support.masters import rows_of, table_of
 
 GRACE: Millis = 30_000
@@ -179,3 +181,49 @@ def test_a_plan_is_made_only_when_others_are_there(monkeypatch: pytest.MonkeyPat
 
 def test_without_a_grace_the_majority_is_enough() -> None:
     assert Restart(grace_ms=0).consider("AB", 0) is not None
+
+
+# --- the other members ---------------------------------------------------------------------------------------------------
+
+
+def told_to(restart: Restart, names: str, now: Millis, cluster_version: int = 9) -> list[tuple[str, RestartWait]]:
+    view = msgspec.structs.replace(lone_view(names, 1), cluster_version=cluster_version)
+    restart.out.take()
+    restart.machine.tell(view, now)
+    sent = [each for each in restart.out.take() if isinstance(each, Send)]
+    return [(name_of(each.to), each.message.wait) for each in sent if isinstance(each.message, RestartAwaited)]
+
+
+def test_the_other_members_are_told_for_whom_the_cluster_waits() -> None:
+    """DU-33: whichever member is asked can say it."""
+    restart = Restart()
+    assert restart.consider("B", 0) is None
+    wait = RestartWait((lone_id("A"), lone_id("C")), 0, True, 0)
+    assert told_to(restart, "ABC", 0) == [("B", wait), ("C", wait)]
+    assert told_to(restart, "ABC", 1) == []
+    assert restart.consider("BC", 2, empty="C") is None
+    again = told_to(restart, "ABC", 2)
+    assert [name for name, _ in again] == ["B", "C"]
+    assert again[0][1].members == (lone_id("A"),)
+
+
+def test_they_are_told_again_and_again_as_some_have_come_since() -> None:
+    restart = Restart()
+    assert restart.consider("B", 0) is None
+    told_to(restart, "AB", 0)
+    retry = NodeConfig().retry_interval_ms
+    assert told_to(restart, "ABC", retry - 1) == []
+    assert [name for name, _ in told_to(restart, "ABC", retry)] == ["B", "C"]
+
+
+def test_members_of_an_older_release_are_told_nothing() -> None:
+    restart = Restart()
+    assert restart.consider("B", 0) is None
+    assert told_to(restart, "AB", 0, cluster_version=8) == []
+
+
+def test_nobody_is_told_of_a_wait_that_is_over() -> None:
+    restart = Restart()
+    assert restart.consider("B", 0) is None
+    assert restart.consider("ABC", 1) is not None
+    assert told_to(restart, "ABC", 1) == []

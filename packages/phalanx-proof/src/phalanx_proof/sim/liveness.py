@@ -63,7 +63,7 @@ def _may_serve(host: Host, now: Millis) -> bool:
 def _unmet_replication(joined: list[Host], world: World) -> list[str]:
     unmet = []
     for host in joined if world.options.restarts else ():
-        if (restarting := host.running_node.coordinator.restarting).is_waiting:
+        if (restarting := host.running_node.coordinator.restarting).wait is not None:
             unmet.append(f"{host.member} waits for {', '.join(restarting.waits_for)} before the cluster goes on")
     table = joined[0].table
     for host in joined:

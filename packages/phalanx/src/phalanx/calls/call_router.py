@@ -27,6 +27,7 @@ from phalanx.calls.lost_members import MOST_ENDED, ended_in_turn, ended_reply
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import NEVER, Lost, MemberId, Millis, Target
+from phalanx.common.restart_wait import RestartWait, wait_in_words
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.alarms import Alarm
@@ -45,8 +46,13 @@ _NOT_DONE = (ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAI
 """Errors that end a call, and mean that this try of a write was not done."""
 
 
-def why_no_owners(view: MembersView) -> str:
-    """Return why no partition can have an owner, for callers that wait for one; empty: one can."""
+def why_no_owners(view: MembersView, wait: RestartWait | None) -> str:
+    """Return why no partition can have an owner, for callers that wait for one; empty: one can.
+
+    `wait`: for whom the cluster waits, which was switched off.
+    """
+    if wait is not None:
+        return wait_in_words(wait)
     return "" if view.data_members else "no member of the cluster holds data: all are lite members; start another"
 
 

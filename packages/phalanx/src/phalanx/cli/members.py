@@ -13,11 +13,13 @@ from phalanx.cli.until_done import change_lite
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
+from phalanx.common.restart_wait import wait_in_words
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.reports.losses import as_objects
 from phalanx.reports.members import as_object, version_words
+from phalanx.reports.partitions import wait_as_object
 from phalanx.wire.messages import LossesReply, MembersReply
 
 
@@ -85,7 +87,8 @@ def members(
     view, suspected = reply.view, reply.suspected
     waits_for = reply.raise_waits_for or _what_master_waits_for(asked, view, cluster)
     if json:
-        print_json(as_object(cluster, asked, view, suspected, waits_for) | as_objects(losses))
+        wait = {"restart_wait": wait_as_object(reply.restart_wait)}
+        print_json(as_object(cluster, asked, view, suspected, waits_for) | wait | as_objects(losses))
         return
     has_zones = any(view.traits_of(member).zone for member in view.members)
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
@@ -106,6 +109,9 @@ def members(
         rows.add_row(str(age), address_of(member), incarnation_of(member), release, *zone, marked)
     console().print(rows)
     console().print(EscapedText(version_words(view, waits_for)))
+    if reply.restart_wait is not None:
+        said = wait_in_words(reply.restart_wait)
+        console().print(EscapedText(f"{said[0].upper()}{said[1:]}.", style="yellow"))
     show_losses(losses, at)
 
 

@@ -149,7 +149,9 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
             replicas = " ".join(map(address_of, partition_table.replicas(partition))) or "nobody"
             out.print(f"{partition:>6}  ver {version:<4} {replicas}", soft_wrap=True)
     lacking = len(placement.lacking())
-    if not partition_table.is_assigned:
+    if seen.restart_wait is not None:
+        out.print(EscapedText(f"{in_one_line(seen)}.", style="yellow"))
+    elif not partition_table.is_assigned:
         out.print("Not assigned yet: the master assigns them when a caller first uses data.")
     elif not placement.view.data_members:
         out.print(EscapedText("No member holds data: no partition has an owner.", style="red"))

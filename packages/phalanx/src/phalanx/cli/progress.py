@@ -19,10 +19,10 @@ from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration
 from phalanx.common.words import counted
 from phalanx.reports.partitions import Seen
-from phalanx.reports.placement import Placement
+from phalanx.reports.placement import Placement, placement_of
 from phalanx.reports.progress import count_members, in_one_line, pace_of, state_of, unacknowledged_in
 from phalanx.runtime.process.signals import ended_by_signals
-from phalanx.wire.messages import LossesReply, MigrationsReply
+from phalanx.wire.messages import LossesReply, MigrationsReply, TableReply
 
 LOOK_EVERY_S = 0.25
 NEVER_S = float("inf")
@@ -43,15 +43,16 @@ class Watched:
     def look(self) -> Seen:
         """Ask the first member that answers, and the master. Raises `UnavailableError` if none answers."""
 
-        def ask(inquirer: Inquirer) -> tuple[Address, Placement, LossesReply, MigrationsReply | None]:
-            placement, losses = inquirer.placement(), inquirer.losses()
-            is_master = placement.view.master == inquirer.member()
-            return inquirer.address, placement, losses, inquirer.migrations() if is_master else None
+        def ask(inquirer: Inquirer) -> tuple[Address, TableReply, LossesReply, MigrationsReply | None]:
+            table, losses = inquirer.table(), inquirer.losses()
+            is_master = table.view.master == inquirer.member()
+            return inquirer.address, table, losses, inquirer.migrations() if is_master else None
 
-        address, placement, losses, migrations = ask_any(self._addresses, self._cluster, ask)
+        address, table, losses, migrations = ask_any(self._addresses, self._cluster, ask)
+        placement = placement_of(table)
         migrations = migrations or self._ask(placement.view.master)
         self._note(address, placement, migrations)
-        return Seen(placement, migrations, losses)
+        return Seen(placement, migrations, losses, table.restart_wait)
 
     def _ask(self, master: MemberId) -> MigrationsReply | None:
         migrations = ask_member(master, self._cluster, Inquirer.migrations)

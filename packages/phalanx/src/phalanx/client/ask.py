@@ -26,7 +26,7 @@ from phalanx.common.words import check_text
 from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
 from phalanx.net.seed_lookups import find_addresses
-from phalanx.reports.placement import Placement
+from phalanx.reports.placement import Placement, placement_of
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
     AcceptView,
@@ -119,8 +119,7 @@ class Inquirer:
 
     def placement(self) -> Placement:
         """Return the members and their replicas, by the list and the table that this member has installed."""
-        reply = self.table()
-        return Placement(reply.view, reply.table, reply.table.maps.depth)
+        return placement_of(self.table())
 
     def replicas(self) -> ReplicasReply:
         """Return statistics of this member's replicas: entries, bytes, and partitions with unacknowledged writes."""

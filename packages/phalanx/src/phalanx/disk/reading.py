@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from phalanx.common.errors import CorruptDataError, PhalanxError
@@ -60,12 +60,17 @@ class LogAges:
 
 
 def replay_log(
-    segments: Mapping[int, Buffer | None], store: bytes, found: LogScan, at: StartTimes, may_hold: int = 0
+    segments: Mapping[int, Buffer | None],
+    store: bytes,
+    found: LogScan,
+    at: StartTimes,
+    may_hold: int = 0,
+    on_read: Callable[[int], None] = lambda size: None,
 ) -> Replay:
     """Return what the log gives.
 
-    `may_hold`: how many bytes the process can hold; 0: any number. Raises `CorruptDataError` where the log is damaged, `UnknownFormat`,
-    and `DataTooLarge` when what it gives is larger than that.
+    `may_hold`: how many bytes the process can hold; 0: any number. `on_read`: is told how many bytes more were read. Raises
+    `CorruptDataError` where the log is damaged, `UnknownFormat`, and `DataTooLarge` when what it gives is larger than it may be.
     """
     if found.damages:
         worst = found.damages[0]
@@ -84,6 +89,7 @@ def replay_log(
         now = ages.now_of(segment_lsn, block.times)
         for lsn, record in read_records(block, follow=replay.follower(now)):
             replay.take(lsn, record, now)
+        on_read(block.end - block.offset)
     _refuse_too_much(replay, may_hold)
     return replay
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from phalanx.common.clock import COUNTER_BITS
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
@@ -58,7 +59,9 @@ def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
     history, kept = VoterHistory(known.voter, footing), replay.orphaned
     for replica in (*replay.replicas.values(), *kept.all_replicas()):
         replica.deduplication.forget_times()
-    side = StoredSide(known.members, history, known.table, positions_of(replay.replicas), start)
+    side = StoredSide(
+        known.members, history, known.table, positions_of(replay.replicas), start, last_stamp >> COUNTER_BITS
+    )
     kept.restored = RestoredReplicas(replay.replicas, side, last_stamp)
     past = FormerIncarnation(
         members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version

@@ -23,6 +23,16 @@ class Failure(TypedDict):
     error: Sentence
 
 
+class AwaitedRestart(TypedDict):
+    """For whom a cluster waits that was switched off."""
+
+    said: Sentence
+    members: Annotated[list[str], Meta(description="Addresses of the former members to start.")]
+    lacking: Annotated[Count, Meta(description="Partitions that no present member has as a whole.")]
+    lacks_majority: Annotated[bool, Meta(description="Whether the majority of the last stable list is not back.")]
+    last_seen: int | None
+
+
 class GoneMember(TypedDict):
     """A member whose end caused a loss."""
 
@@ -103,6 +113,7 @@ class Members(Losses):
     raise_waits_for: Annotated[
         str | None, Meta(description="Why it is not raised, if this member is the master and it is not.")
     ]
+    restart_wait: AwaitedRestart | None
     members: list[ListedMember]
 
 
@@ -164,6 +175,7 @@ class _PartitionSums(TypedDict):
     backup_count: Count
     under_replicated: Count
     without_owner: Count
+    restart_wait: AwaitedRestart | None
     whole: bool
     migrations: Annotated[MigrationsAnswer | None, Meta(description="null: the master does not answer.")]
     unacknowledged_losses: list[LostPartitions]
@@ -315,6 +327,7 @@ class Safety(TypedDict):
     memory_used: int
     memory_limit: int
     view_version: int
+    restart_wait: AwaitedRestart | None
 
 
 class RecordedDecision(TypedDict):

@@ -12,10 +12,11 @@ from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapChange
+from phalanx.common.restart_wait import wait_in_words
 from phalanx.maps.async_map import AsyncMap
 from phalanx.node.node import Node
 from phalanx.reports.partitions import Holdings, Seen
-from phalanx.reports.placement import Placement
+from phalanx.reports.placement import Placement, placement_of
 from phalanx.reports.safety import Judgement, MasterSays, judge
 from phalanx.reports.story import StorySource
 from phalanx.reports.why import put_together
@@ -70,6 +71,10 @@ class ServedMember(Protocol):
         """Whether it has joined, and the cluster has had the members that it waits for."""
 
     @property
+    def not_begun(self) -> str:
+        """Why it is nothing yet that can be asked: it has no node; empty: it can be."""
+
+    @property
     def is_leaving(self) -> bool:
         """Whether it was asked to leave."""
 
@@ -92,11 +97,15 @@ class Ask(Protocol):
 
 def why_not_ready(member: ServedMember) -> list[str]:
     """Return why callers should not be sent to this member."""
+    if member.not_begun:
+        return [member.not_begun]
     against = []
     if member.is_over:
         against.append("this member has ended")
     elif member.node.membership.view is None:
         against.append("it has not joined a cluster yet")
+    elif (wait := member.node.installed_table.restart_wait) is not None:
+        against.append(wait_in_words(wait))
     elif not member.has_started:
         against.append("the cluster waits for more members before it begins")
     elif not member.node.serves(member.now()):
@@ -187,8 +196,7 @@ class Questions:
 
     async def placement(self) -> Placement:
         """Return the members and their replicas, by the list and the table that this member has installed."""
-        table = await self._ask(self.member.id, TableReply, GetTable, False)
-        return Placement(table.view, table.table, table.table.maps.depth)
+        return placement_of(await self._ask(self.member.id, TableReply, GetTable, False))
 
     async def histories(self, partition: int = -1) -> StorySource:
         """Return what all members remember, oldest first; `partition`: only about that one."""
@@ -214,7 +222,8 @@ class Questions:
             self.losses(),
             self._ask_others(placement.view.members, ReplicasReply, GetReplicas),
         )
-        return Seen(placement, migrations, losses), dict(holdings)
+        wait = self.member.node.installed_table.restart_wait
+        return Seen(placement, migrations, losses, wait), dict(holdings)
 
     async def maps(self) -> tuple[list[str], MapPlan]:
         """Return the names of the maps with entries, in order, and the settings of all maps."""

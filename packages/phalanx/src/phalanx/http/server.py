@@ -17,7 +17,9 @@ from typing import Any, cast
 import h11
 import uvicorn
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -29,7 +31,7 @@ from phalanx.http.console.console import ConsolePage
 from phalanx.http.metric_families import Sources
 from phalanx.http.metrics import Metrics
 from phalanx.http.probes import Probes
-from phalanx.http.served_member import Questions
+from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.shared_answer import log_failure
 from phalanx.net.connection import listening_advice, reason_of
 
@@ -143,6 +145,19 @@ def _is_quick_to_read(unread: bytes) -> bool:
     return BLANKS not in head.replace(b"\t", b" ") and b"\ntransfer-encoding" not in head
 
 
+class _Begun:
+    """Lets only the probes through that need no node, as long as the member has none."""
+
+    def __init__(self, app: ASGIApp, member: ServedMember) -> None:
+        self._app, self._member = app, member
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (why := self._member.not_begun) and scope["path"] not in ("/livez", "/readyz"):
+            await PlainTextResponse(f"{why}\n", 503)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 class HttpServer:
     """The HTTP port of one member."""
 
@@ -182,7 +197,7 @@ class HttpServer:
             ]
         )
         free = frozenset(each.path for each in probes.routes())
-        self._app = Access(app, token, frozenset({host}), free, self._console.streams)
+        self._app = Access(_Begun(app, sources.member), token, frozenset({host}), free, self._console.streams)
         self._socket: socket.socket | None = None
         self._acceptor: HttpAcceptor[FencedProtocol] | None = None
         self._state = ServerState()
@@ -211,9 +226,9 @@ class HttpServer:
         )
 
     async def start(self) -> None:
-        """Serve at the port that was taken."""
-        if self._socket is None:
-            return  # the member has ended meanwhile
+        """Serve at the port that was taken. Until the member has begun, only probes are answered."""
+        if self._socket is None or self._acceptor is not None:
+            return  # the member has ended meanwhile; or it serves already
         config = uvicorn.Config(
             self._app, http=FencedProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
             server_header=False, date_header=False, timeout_keep_alive=int(REQUEST_WITHIN_S),
@@ -228,8 +243,12 @@ class HttpServer:
         connections = cast(set[FencedProtocol], self._state.connections)
         self._acceptor = HttpAcceptor(self._socket, accept, connections, self._most, self._tls)
         self._acceptor.begin()
-        self._metrics.begin()
-        self._console.begin()
+
+    def begin(self) -> None:
+        """Begin to measure: the member has begun."""
+        if self._socket is not None:
+            self._metrics.begin()
+            self._console.begin()
 
     def end_soon(self) -> None:
         """Stop listening. What is under way is answered, for a second at most."""

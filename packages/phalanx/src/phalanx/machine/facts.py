@@ -11,6 +11,7 @@ import msgspec
 
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId
+from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.wire.memory_messages import MemoryReport
@@ -49,6 +50,12 @@ class MembershipChanged(Fact, frozen=True):
 
 class IncarnationOver(Fact, frozen=True):
     """This incarnation has ended. No other fact is delivered any more."""
+
+
+class RestartWaited(Fact, frozen=True):
+    """The cluster was switched off, and waits for members before it goes on; or it waits no more."""
+
+    wait: RestartWait | None
 
 
 class NewTable(Fact, frozen=True):

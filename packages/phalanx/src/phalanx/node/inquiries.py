@@ -70,10 +70,11 @@ class Inquiries:
         view = membership.view
         if view is None:
             return not_joined(request)
+        restart_wait = self._installed.restart_wait
         match request:
             case GetMembers():
                 waits_for = membership.cluster_version.why_not_raised(now) if membership.is_master else ""
-                return MembersReply(request.id, view, sorted(membership.suspicions.suspected), waits_for)
+                return MembersReply(request.id, view, sorted(membership.suspicions.suspected), waits_for, restart_wait)
             case GetTable():
                 if request.assign:
                     self._coordinator.want_table(now)
@@ -86,6 +87,7 @@ class Inquiries:
                     tuple(membership.gone.former.places(now)),
                     founders,
                     membership.state.age_ms(now),
+                    restart_wait,
                 )
             case GetLosses():
                 now_ms = self._local.read_clock(now) >> COUNTER_BITS

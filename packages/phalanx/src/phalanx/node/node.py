@@ -41,6 +41,7 @@ from phalanx.machine.facts import (
     NewView,
     OrphansMerged,
     ReplicasHandedOver,
+    RestartWaited,
     TableConfirmed,
 )
 from phalanx.machine.inputs import (
@@ -421,6 +422,7 @@ class Node:
             interest(TableConfirmed, self._on_table_confirmed),
             interest(TableConfirmed, grid.on_table),
             interest(NewTable, self._on_table),
+            interest(RestartWaited, self._on_restart_wait),
             interest(NewTable, data_merging.on_table),
             interest_in_both(MembershipChanged, TableConfirmed, self.loss_reports.on_news),
             interest_in_both(MembershipChanged, TableConfirmed, membership.table_news.on_table),
@@ -433,10 +435,15 @@ class Node:
         ]
 
     def _on_view(self, fact: NewView, now: Millis) -> None:
-        self.calls.no_owners = why_no_owners(fact.view)
+        self.calls.no_owners = why_no_owners(fact.view, self.installed_table.restart_wait)
         if fact.members != self._members:
             self._members = fact.members
             self.calls.on_view(fact.members, now)
+
+    def _on_restart_wait(self, fact: RestartWaited, now: Millis) -> None:
+        self._safety.restart_wait = fact.wait
+        if (view := self.membership.view) is not None:
+            self.calls.no_owners = why_no_owners(view, fact.wait)
 
     def _on_table_confirmed(self, fact: TableConfirmed, now: Millis) -> None:
         self._is_serving = fact.table.is_assigned

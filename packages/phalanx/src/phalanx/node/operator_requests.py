@@ -64,7 +64,7 @@ class OperatorRequests:
             refusal = self._membership.cluster_version.raise_to(request.to, now)
         elif isinstance(request, HoldClusterVersion):
             refusal = self._membership.cluster_version.hold(request.holds, now)
-        elif isinstance(request, AcceptView) and self._coordinator.restarting.is_waiting:
+        elif isinstance(request, AcceptView) and self._coordinator.restarting.wait is not None:
             refusal = self._membership.publisher.accept_view(request.view_version, now)
             if not refusal:
                 self._coordinator.accept_restart(now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import Millis, Target
+from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import HOLE
 from phalanx.common.view import MembersView
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
@@ -23,6 +24,8 @@ class SafetyInquiries:
         self._membership, self._grid, self._orphaned, self._out = membership, grid, orphaned, outbox
         self.event_log_problem = ""
         """Why this member's event log cannot be written, as its driver told last; empty: it can."""
+        self.restart_wait: RestartWait | None = None
+        """For whom the cluster waits, which was switched off; None: for nobody."""
 
     def routes(self) -> Routes:
         return (route(GetSafety, self.on_inquiry),)
@@ -48,5 +51,5 @@ class SafetyInquiries:
             request.id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
             self._orphaned.partition_count(), self._orphaned.entry_count(),
-            grid.memory.used, grid.memory.limit, self.event_log_problem,
+            grid.memory.used, grid.memory.limit, self.event_log_problem, self.restart_wait,
         )  # fmt: skip

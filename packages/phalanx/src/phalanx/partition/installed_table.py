@@ -15,9 +15,10 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_config import differences
+from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
-from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, TableConfirmed
+from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, RestartWaited, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
 from phalanx.partition.recovery.restart import positions_in
@@ -30,6 +31,7 @@ from phalanx.wire.messages import (
     MigrationCommit,
     MigrationOrder,
     OwnerEpoch,
+    RestartAwaited,
     StoredSide,
     TableAck,
     TableChanges,
@@ -83,6 +85,8 @@ class InstalledTable:
         self._master: MemberId | None = None
         self._view = ViewId()
         self._leads = False
+        self.restart_wait: RestartWait | None = None
+        """For whom the cluster waits, which was switched off; None: it was not, goes on, or the master has not told yet."""
         self._asked_for_table_at: Millis | None = None
         self._validated: PartitionTable | None = None
         """The table that `validate` has looked at last."""
@@ -119,6 +123,7 @@ class InstalledTable:
             route_untimed(TableUpdate, self.on_table_update),
             route_untimed(TableChanges, self.on_table_changes),
             route_untimed(FetchTable, self.on_fetch_table),
+            route_untimed(RestartAwaited, self.on_restart_awaited),
             route(MigrationOrder, self.on_migration_order),
             route(MigrationCommit, self.on_migration_commit),
         )
@@ -130,6 +135,8 @@ class InstalledTable:
 
         A table for a newer view than this one is ignored; the master repeats it.
         """
+        if fact.master != self._master:
+            self.note_restart_wait(None)
         self._master, self._leads, self._view = fact.master, fact.leads, fact.view.id
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
@@ -150,6 +157,7 @@ class InstalledTable:
 
     def lead(self, completed: tuple[CompletedMigration, ...], table: PartitionTable) -> None:
         """Install the table that this new master's search has found; no row is ahead of it."""
+        self.note_restart_wait(None)
         self.confirmed_by, self.completed = self.this, completed
         if table.version > self.table.version:
             self.install(table, table.version)
@@ -217,11 +225,24 @@ class InstalledTable:
 
     def _is_for_this_member(self, sender: MemberId, message: TableUpdate | TableChanges) -> bool:
         is_from_master = sender == self._master and not self._leads
+        if is_from_master:
+            self.note_restart_wait(None)  # a master that waits publishes nothing
         return is_from_master and message.view.may_be_known_by(self._view)
 
     def _keep_ahead(self, partitions: Collection[int]) -> None:
         """Keep only these partitions in `ahead`: the master's table has the other rows now."""
         self._set_ahead(self.ahead & frozenset(partitions))
+
+    def on_restart_awaited(self, sender: MemberId, message: RestartAwaited) -> None:
+        """Note for whom the master waits: this member can be asked, too."""
+        if sender == self._master and not self._leads:
+            self.note_restart_wait(message.wait)
+
+    def note_restart_wait(self, wait: RestartWait | None) -> None:
+        """Note for whom the cluster waits; None: for nobody any more."""
+        if wait != self.restart_wait:
+            self.restart_wait = wait
+            self._out.tell(RestartWaited(wait))
 
     def on_fetch_table(self, sender: MemberId, message: FetchTable) -> None:
         """Answer only the master that this member follows: the answer promises to ignore tables of older masters."""

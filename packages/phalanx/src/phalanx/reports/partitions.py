@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.ids import MemberId, address_of
+from phalanx.common.restart_wait import RestartWait, wait_in_words
 from phalanx.reports.losses import as_objects
 from phalanx.reports.placement import Placement
 from phalanx.wire.messages import LossesReply, MigrationsReply, ReplicasReply
@@ -23,6 +24,8 @@ class Seen(msgspec.Struct, frozen=True):
     """None: the master does not answer."""
     losses: LossesReply | None = None
     """None: it was not asked."""
+    restart_wait: RestartWait | None = None
+    """For whom the cluster waits, which was switched off; None: for nobody."""
 
     @property
     def is_whole(self) -> bool:
@@ -32,9 +35,27 @@ class Seen(msgspec.Struct, frozen=True):
         and backups at once, on the members that are there then.
         """
         migrations, placement = self.migrations, self.placement
-        if migrations is None or not migrations.at_rest or not placement.view.data_members:
+        if (
+            self.restart_wait is not None
+            or migrations is None
+            or not migrations.at_rest
+            or not placement.view.data_members
+        ):
             return False
         return not placement.table.is_assigned or not (migrations.lacking or placement.lacking())
+
+
+def wait_as_object(wait: RestartWait | None) -> dict[str, Any] | None:
+    """Return for whom a cluster waits, which was switched off; None: for nobody."""
+    if wait is None:
+        return None
+    return {
+        "said": wait_in_words(wait),
+        "members": [address_of(each) for each in wait.members],
+        "lacking": wait.lacking,
+        "lacks_majority": wait.lacks_majority,
+        "last_seen": wait.seen_ms or None,
+    }
 
 
 def as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:
@@ -49,6 +70,7 @@ def as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:
         "under_replicated": len(placement.lacking()),
         "without_owner": partition_table.owners().count(None),
         "dormant": {str(partition): holders for partition, holders in partition_table.dormant.items()},
+        "restart_wait": wait_as_object(seen.restart_wait),
         "members": [
             {
                 "member": member,

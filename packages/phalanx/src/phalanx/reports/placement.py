@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from phalanx.common.ids import MemberId
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.wire.messages import TableReply
 
 
 @dataclass(frozen=True)
@@ -36,3 +37,8 @@ class Placement:
         loads, owners = self.table.loads(), self.table.owners()
         owned = {member: owners.count(member) for member in self.view.members}
         return {member: (count, loads.get(member, 0) - count) for member, count in owned.items()}
+
+
+def placement_of(reply: TableReply) -> Placement:
+    """Return the members and their replicas, by the list and the table that a member has told."""
+    return Placement(reply.view, reply.table, reply.table.maps.depth)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import address_of
+from phalanx.common.restart_wait import wait_in_words
 from phalanx.common.words import counted
 from phalanx.reports.partitions import Seen
 from phalanx.reports.placement import Placement
@@ -69,6 +70,8 @@ def unacknowledged_in(seen: Seen) -> str:
 def state_of(seen: Seen) -> str:
     """Return what the master is doing, in a few words."""
     migrations = seen.migrations
+    if seen.restart_wait is not None:
+        return wait_in_words(seen.restart_wait)
     if migrations is None:
         return f"the master {address_of(seen.placement.view.master)} does not answer"
     if migrations.searching_for:

@@ -14,7 +14,9 @@ import msgspec
 
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.memory import format_bytes
+from phalanx.common.restart_wait import wait_in_words
 from phalanx.common.words import counted
+from phalanx.reports.partitions import wait_as_object
 from phalanx.reports.progress import waits_of
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
@@ -213,6 +215,10 @@ def _about_the_search(master: MasterSays | None) -> Iterable[Reason]:
 
 
 def _notes(member: MemberId, own: SafetyReply, held: int) -> list[str]:
+    if own.restart_wait is not None:
+        return [
+            f"{wait_in_words(own.restart_wait)}. Until then nothing is served, and this member changes nothing that its folder has"
+        ]
     if not own.table_version:
         return ["partitions are not assigned yet: nothing is stored"]
     if own.view.traits_of(member).lite:
@@ -249,6 +255,7 @@ def as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
         "notes": found.notes,
         **{name: getattr(own, name) for name in _OWN},
         "view_version": own.view.version,
+        "restart_wait": wait_as_object(own.restart_wait),
     }
 
 

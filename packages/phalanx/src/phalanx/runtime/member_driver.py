@@ -41,6 +41,7 @@ from phalanx.runtime.connections.overload import Overload
 from phalanx.runtime.discovery.port_range import find_members
 from phalanx.runtime.discovery.presence import Presence
 from phalanx.runtime.disk.member_disk import MemberDisk
+from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
 from phalanx.runtime.http_port import make_http_server
 from phalanx.runtime.local.embedded import EmbeddedCaller, EmbeddedMap
@@ -152,6 +153,8 @@ class MemberDriver(PublicNames):
         """The HTTP port; None: there is none."""
         self.disk: MemberDisk | None = None
         """What it writes its data to, from its start to its end; None: it has no folder."""
+        self._reading: ReadingProgress | None = None
+        """How far its log is read back, before it has a node; None: it has one, or no log."""
         self._closing: asyncio.Task[None] | None = None
         """The end of the disk's log, once this member has ended."""
         self._links = Links(self, self._group, self._statistics)
@@ -225,6 +228,11 @@ class MemberDriver(PublicNames):
         return self._started.done() and not self._started.cancelled() and self._started.exception() is None
 
     @property
+    def not_begun(self) -> str:
+        """Return why this member is nothing yet that can be asked; empty: it can be."""
+        return self._reading.in_words() if self._reading is not None else ""
+
+    @property
     def is_leaving(self) -> bool:
         """Return whether it was asked to hand over what it holds and leave."""
         return self._is_to_leave
@@ -270,6 +278,9 @@ class MemberDriver(PublicNames):
 
     async def _start(self, config: Config) -> None:
         if config.data_dir is not None:
+            self._reading = ReadingProgress()
+            if self._http is not None:
+                await self._http.start()  # probes ask how far it is
             self.disk = await asyncio.to_thread(
                 MemberDisk.open,
                 config.data_dir,
@@ -277,6 +288,7 @@ class MemberDriver(PublicNames):
                 phalanx.__version__,
                 is_lasting=config.data_dir_is_lasting,
                 may_hold=limits_of(config.memory_limit, available_memory()).ceiling,
+                progress=self._reading,
             )
             self._group.before_output = self.caller.before_output = self.disk.write
             self._group.gathers_output = self.disk.is_due
@@ -302,6 +314,7 @@ class MemberDriver(PublicNames):
         try:
             if self._http is not None:
                 await self._http.start()  # before it has joined: probes ask how far it is
+                self._http.begin()
             await asyncio.shield(self._started)
         except BaseException:
             await self.stop(drain=False)
@@ -326,6 +339,7 @@ class MemberDriver(PublicNames):
         )
         if disk is not None and after is None:
             disk.begin(lambda: (self.node.this, self.node.clock), self.fail)
+        self._reading = None
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)

@@ -163,6 +163,7 @@ from phalanx.wire.table_messages import (
     MigrationOrder,
     MigrationReady,
     OwnerEpoch,
+    RestartAwaited,
     RowChange,
     StoredSide,
     TableAck,
@@ -179,7 +180,7 @@ MembershipMessage = (
 )  # fmt: skip
 WakingMessage = PauseCheck | PauseCheckAnswer
 TableMessage = (
-    TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
+    TableUpdate | TableChanges | FetchTable | FetchedTable | RestartAwaited | TableRequest | TableAck
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
 )  # fmt: skip
 Mutation = ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
@@ -391,6 +392,7 @@ __all__ = [
     "ReplicationMessage",
     "Reply",
     "Request",
+    "RestartAwaited",
     "Returned",
     "RowChange",
     "SafetyReply",

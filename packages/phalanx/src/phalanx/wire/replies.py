@@ -8,6 +8,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.losses import LossBook
 from phalanx.common.migration import Migration
+from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.wire.figures import ActivityPoint, MapCalls, MapHeld
@@ -157,6 +158,8 @@ class TableReply(WireMessage, tag=96, frozen=True):
     """The member that founded the cluster, then the founders of clusters that have merged into it; empty: not told."""
     age_ms: Millis = 0
     """How long the cluster has existed at least, if the founders are told."""
+    restart_wait: RestartWait | None = None
+    """Why a cluster that was switched off does not go on yet; None: it was not, or goes on."""
 
 
 class MembersReply(WireMessage, tag=97, frozen=True):
@@ -165,6 +168,8 @@ class MembersReply(WireMessage, tag=97, frozen=True):
     suspected: list[MemberId]
     raise_waits_for: str = ""
     """From the master: why it does not raise the cluster version, in words; empty: it does, or there is nothing to raise."""
+    restart_wait: RestartWait | None = None
+    """As in `TableReply`."""
 
 
 class NamesReply(WireMessage, tag=98, frozen=True):
@@ -238,6 +243,8 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     """Its memory limit in bytes; 0: it has none."""
     event_log_problem: str = ""
     """Why its event log cannot be written now; empty: it can, or there is none."""
+    restart_wait: RestartWait | None = None
+    """As in `TableReply`."""
 
 
 class ActivityReply(WireMessage, tag=109, frozen=True):

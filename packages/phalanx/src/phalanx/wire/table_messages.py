@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.quorum import VoterHistory
+from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable, Slots, TableRow
 from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
@@ -104,6 +105,8 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """The owner that each complete replica follows, and the last write that it has."""
     start: int = 0
     """How often a process has started with the folder: that of the present one; 0: unknown."""
+    seen_ms: Millis = 0
+    """When it was written last, by the clock of the grid, since 1970; after a power cut up to ten seconds later."""
 
     @property
     def root(self) -> MemberId:
@@ -122,6 +125,12 @@ class FetchedTable(WireMessage, tag=32, frozen=True):
     """The owners that this member's replicas follow, where the epoch is newer than the table."""
     stored: StoredSide | None = None
     """None: the process has read nothing, or its cluster has taken it up."""
+
+
+class RestartAwaited(WireMessage, tag=179, frozen=True):
+    """The master of a cluster that was switched off tells the other members for whom it waits, as long as it does."""
+
+    wait: RestartWait
 
 
 class TableRequest(WireMessage, tag=33, frozen=True):

@@ -100,7 +100,7 @@ class Faults:
     def _accept_restart(self) -> None:
         """Let a cluster go on without those that it waits for, as an operator does who knows that nobody else has anything."""
         master = self._host(MASTER)
-        if master is None or not (restarting := master.running_node.coordinator.restarting).is_waiting:
+        if master is None or (restarting := master.running_node.coordinator.restarting).wait is None:
             self._restart_waits_since = None
             return
         if self._restart_waits_since is None or restarting.waits_for != self._restart_waits_for:

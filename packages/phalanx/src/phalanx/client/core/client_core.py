@@ -414,6 +414,7 @@ class ClientCore:
             if side != self.state.side:
                 self.state = self.state._replace(view=view, side=side)
             self._follow(view, now)
+            self._router.no_owners = why_no_owners(view, reply.restart_wait)
             addresses = set(map(address_of, view.members))
             self._silent = self._silent & addresses if standing is Staleness.CURRENT else set()
         if not table.is_assigned:
@@ -429,7 +430,7 @@ class ClientCore:
         self.detours.keep_to(view)
         for member in [member for member in list(self._contact.served) if member not in view]:
             self._contact.served.pop(member, None)
-        self._router.no_owners = why_no_owners(view)
+        self._router.no_owners = why_no_owners(view, None)
         self._router.on_view(frozenset(view.members), now)
 
     def _use(self, table: PartitionTable, now: Millis) -> None:

@@ -14,7 +14,7 @@ from phalanx.http.durations import CALL_ENDS_S, percentile_ms
 from phalanx.http.served_member import ServedMember, why_not_ready
 from phalanx.membership.detect.suspicion import Trust
 from phalanx.reports import losses, safety
-from phalanx.reports.partitions import migrations_as_object
+from phalanx.reports.partitions import migrations_as_object, wait_as_object
 from phalanx.reports.placement import Placement
 from phalanx.reports.safety import MasterSays, Reason, judge
 from phalanx.wire.messages import ActivityReply, LossesReply, MigrationsReply
@@ -30,6 +30,7 @@ def cluster(member: ServedMember, view: MembersView | None, answers: Mapping[Mem
         "view_version": view.version if view is not None else 0,
         "table_version": table.version,
         "master": address_of(view.master) if view is not None else None,
+        "restart_wait": wait_as_object(member.node.installed_table.restart_wait),
         "members": [],
         "suspicions": [],
         "late": [],

@@ -358,6 +358,8 @@ class PartitionCoordinator:
             self._search.asks_newcomers = True  # some can have no folder, and so this master
             plan = self.restarting.consider(sides, now)
             if plan is None:
+                self.restarting.tell(self.publication.joined(), now)
+                self._installed.note_restart_wait(self.restarting.wait)
                 self.draining.tell_handed_over(now)  # who waits here has nothing to hand over
                 return
             found = found._replace(table=plan.table or found.table)

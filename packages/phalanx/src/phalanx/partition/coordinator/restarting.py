@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.restart_wait import RestartWait
+from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
 from phalanx.wire.table_events import ClusterRestarted, FolderIsOld, RestartWaits
-from phalanx.wire.table_messages import StoredSide
+from phalanx.wire.table_messages import RestartAwaited, StoredSide
+
+SENT_FROM_VERSION = 9
+"""The cluster version from which members know `RestartAwaited`."""
 
 
 class Restarting:
@@ -21,32 +26,49 @@ class Restarting:
 
     def __init__(self, local: LocalContext) -> None:
         self._out = local.out
+        self._this = local.this
         self._grace_ms = local.config.restart_grace_ms
         self._has_enough_since: Millis | None = None
         """Since when it could go on without those that are missing; None: it cannot."""
         self._is_accepted = False
         """Whether an operator has said that it goes on without the majority."""
-        self.is_waiting = False
+        self._retry_ms = local.config.retry_interval_ms
+        self.wait: RestartWait | None = None
+        """For whom the cluster waits, and why; None: it does not wait."""
+        self._last_sent: RestartWait | None = None
+        """What was sent to the other members last."""
+        self._tell_again_at: Millis = 0
         self._named_old: frozenset[MemberId] = frozenset()
         """The members of which it was said that their folders are old."""
-        self.waits_for: tuple[MemberId, ...] = ()
-        """The former members for which the cluster waits, as far as they are known; empty: it does not wait."""
         self._sides: tuple[tuple[MemberId, StoredSide], ...] = ()
         """Those that `_plan` is made of; empty: there is none."""
         self._plan = Restart(None, {}, (), False)
 
     def __repr__(self) -> str:
-        return f"Restarting(waits_for={list(self.waits_for)}, since={self._has_enough_since})"
+        return f"Restarting({self.wait}, since={self._has_enough_since})"
+
+    @property
+    def waits_for(self) -> tuple[MemberId, ...]:
+        """Return the former members for which the cluster waits, as far as they are known; empty: it does not wait."""
+        return self.wait.members if self.wait is not None else ()
 
     def forget(self) -> None:
         """Forget everything: the cluster goes on, or another member leads."""
         self._has_enough_since = None
-        self._is_accepted, self.is_waiting = False, False
-        self.waits_for, self._sides = (), ()
+        self._is_accepted, self._sides = False, ()
+        self.wait = self._last_sent = None
 
     def accept(self) -> None:
         """Go on without those that are missing, as an operator says: what only they have stays dormant."""
         self._is_accepted = True
+
+    def tell(self, view: MembersView, now: Millis) -> None:
+        """Tell the other members for whom the cluster waits: at once when that changes, and again and again, for those that join."""
+        if self.wait is None or (self.wait == self._last_sent and now < self._tell_again_at):
+            return
+        self._last_sent, self._tell_again_at = self.wait, now + self._retry_ms
+        for member in view.others(self._this) if view.speaks(SENT_FROM_VERSION) else ():
+            self._out.send(member, RestartAwaited(self.wait))
 
     def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         """Return how the cluster goes on; None: it waits."""
@@ -58,14 +80,14 @@ class Restarting:
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None
             if is_new:
-                self._wait(plan)
+                self._wait(plan, sides)
             return None
         if plan.absent_voters and not self._is_accepted:
             if self._has_enough_since is None:
                 self._has_enough_since = now
             if now - self._has_enough_since < self._grace_ms:
                 if is_new:
-                    self._wait(plan)
+                    self._wait(plan, sides)
                 return None
         self.forget()
         if plan.table is not None:
@@ -79,12 +101,12 @@ class Restarting:
                 self._out.record(FolderIsOld(member, sides[member].start, start))
         self._named_old = frozenset(plan.without_vote)
 
-    def _wait(self, plan: Restart) -> None:
+    def _wait(self, plan: Restart, sides: Mapping[MemberId, StoredSide]) -> None:
         holders = {former for row in plan.lacking.values() for former in row}
-        self.is_waiting = True
         # A member can be known by the incarnation that held data, and by the one for which its process votes.
         known = {address_of(each): each for each in (*sorted(plan.absent_voters), *sorted(holders))}
         waits_for = tuple(known[address] for address in sorted(known))
-        if waits_for != self.waits_for:
-            self.waits_for = waits_for
+        seen_ms = max(side.seen_ms for side in sides.values())
+        before, self.wait = self.wait, RestartWait(waits_for, len(plan.lacking), plan.lacks_majority, seen_ms)
+        if waits_for != (before.members if before is not None else ()):
             self._out.record(RestartWaits(waits_for, len(plan.lacking), plan.lacks_majority))

@@ -35,6 +35,7 @@ from phalanx.runtime.disk.disk_log import DiskLog
 from phalanx.runtime.disk.disk_state import DiskState
 from phalanx.runtime.disk.disk_thread import DiskLimits
 from phalanx.runtime.disk.folder_lock import read_boot_id
+from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.wire.disk_records import FORMAT, CleanEnd, LogPosition, LogRecord, SegmentStart
@@ -118,11 +119,20 @@ class MemberDisk:
     # --- the start ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, path: str, cluster: str, release: str, *, is_lasting: bool, may_hold: int = 0) -> MemberDisk:
+    def open(
+        cls,
+        path: str,
+        cluster: str,
+        release: str,
+        *,
+        is_lasting: bool,
+        may_hold: int = 0,
+        progress: ReadingProgress | None = None,
+    ) -> MemberDisk:
         """Open a folder: lock it, and read it back. It blocks for as long as that takes. Raises `DataFolderRefused`.
 
         `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version. `may_hold`: how
-        many bytes of data the process can have in memory; 0: any number.
+        many bytes of data the process can have in memory; 0: any number. `progress`: is told how far it is.
         """
         try:
             folder = DataFolder.open(path, is_lasting=is_lasting)
@@ -131,7 +141,7 @@ class MemberDisk:
         try:
             for warning in folder.warnings:
                 logger.warning("%s", warning)
-            return cls(folder, _read(folder, cluster, may_hold), cluster, release)
+            return cls(folder, _read(folder, cluster, may_hold, progress or ReadingProgress()), cluster, release)
         except (CorruptDataError, LogIsWrong, DataTooLarge) as error:
             folder.close()
             raise DataFolderRefused(f"data_dir {folder.path}: {error}") from error
@@ -273,7 +283,7 @@ class MemberDisk:
         self._folder.close()
 
 
-def _read(folder: DataFolder, cluster: str, may_hold: int) -> DiskContent:
+def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProgress) -> DiskContent:
     """Read a folder back. Raises `UsageError` and `CorruptDataError`."""
     store = bytes.fromhex(folder.store.store)
     contents = [read_segment(folder.files, folder.segments_descriptor, each.number) for each in folder.segments()]
@@ -293,7 +303,9 @@ def _read(folder: DataFolder, cluster: str, may_hold: int) -> DiskContent:
             "record %d", folder.path, torn.bytes, counted(torn.blocks, "block"), torn.lsn,
         )  # fmt: skip
     at = StartTimes(read_boot_id(), int(time.time() * 1000), int(time.monotonic() * 1000))
-    replay, first = replay_log(segments, store, found, at, may_hold), ReplicaLog(store=_store_of(folder))
+    progress.begin(sum(each.end - each.start for each in found.extents))
+    replay = replay_log(segments, store, found, at, may_hold, progress.note)
+    first = ReplicaLog(store=_store_of(folder))
     restoration = restore(replay, last_stamp(found, replay, at), first)
     appended = first.take()
     return DiskContent(found, restoration, replay, appended.records if appended is not None else [])

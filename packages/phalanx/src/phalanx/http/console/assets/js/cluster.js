@@ -5,7 +5,7 @@ import { opinion } from "./links.js";
 import { Ring } from "./ring.js";
 import { now } from "./store.js";
 import { Tiles } from "./tiles.js";
-import { brief, bytes, count, counted, duration, letter, order, rate, short, span } from "./words.js";
+import { brief, bytes, capital, count, counted, duration, letter, order, rate, short, span } from "./words.js";
 import { WhatIf } from "./what_if.js";
 
 /** @typedef {import("./types").State} State */
@@ -18,6 +18,7 @@ export function Cluster({ state }) {
   const [cuts, setCuts] = useState(/** @type {string[][]} */ ([]));
   const [found, setFound] = useState(/** @type {import("./types").WhatIf | null} */ (null));
   return html`
+    ${cluster.restart_wait ? html`<${Awaited} wait=${cluster.restart_wait} />` : ""}
     <${Tiles} state=${state} />
     <div class="columns">
       <section class="card ring-card" aria-labelledby="ring-title">
@@ -35,6 +36,13 @@ export function Cluster({ state }) {
       </section>
     </div>
     <${Members} state=${state} />`;
+}
+
+/** The members that a cluster waits for which was switched off. @param {{ wait: import("./types").RestartWait }} props */
+function Awaited({ wait }) {
+  return html`<section class="card" aria-labelledby="awaited-title"><h2 id="awaited-title">Waits for ${counted(wait.members.length, "member")} <small>nothing is served until then</small></h2>
+    <ul class="plain">${wait.members.map((each) => html`<li key=${each} class="warn-text">… ${each}${wait.last_seen ? `, last seen ${span(now() - wait.last_seen)} ago` : ""}: start it with its folder</li>`)}</ul>
+    <p class="note">${capital(wait.said)}.</p></section>`;
 }
 
 function Legend() {

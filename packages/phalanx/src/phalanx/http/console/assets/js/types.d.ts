@@ -12,9 +12,10 @@ export interface Member {
   event_log_problem: string;
 }
 export interface Suspicion { by: string; of: string; reason: string }
+export interface RestartWait { said: string; members: string[]; lacking: number; lacks_majority: boolean; last_seen: number | null }
 export interface Cluster {
   at: number; this: string; against_ready: string[]; view_version: number; table_version: number; master: string | null;
-  members: Member[]; suspicions: Suspicion[]; late: string[];
+  restart_wait: RestartWait | null; members: Member[]; suspicions: Suspicion[]; late: string[];
 }
 export interface Partitions {
   assigned: boolean; table_version: number; members: string[]; present: boolean[]; rows: number[][]; wanted: number;
