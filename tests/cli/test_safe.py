@@ -1,12 +1,17 @@
 """`phalanx safe`: what the judgement rests on, and the command against real members."""
 
 import json
+from typing import Any
 
 import pytest
 
-from phalanx.machine.inputs import MemoryMeasured
+from phalanx.common.ids import MemberId
+from phalanx.machine.inputs import DiskMeasured, MemoryMeasured
+from phalanx.reports.placement import placement_of
+from phalanx.reports.power import PowerJudgement, judge_power
 from phalanx.reports.safety import Judgement, MasterSays, judge
 from phalanx.wire import messages as m
+from phalanx.wire.figures import DiskReport
 from support.commands import Command
 from support.harness import TEXT, name_of
 from support.harness import Cluster as Drawn
@@ -299,3 +304,96 @@ def test_no_member_should_go_where_the_others_have_no_memory_for_what_it_holds()
         "without A:5701 the other members would need 240.0 MiB of memory, and their limits allow 200.0 MiB"
     )
     assert "start another member first" in reason.advice
+
+
+# --- folders ------------------------------------------------------------------------------------------------------------
+
+
+def disk(**fields: Any) -> DiskReport:
+    usual: dict[str, Any] = {
+        "state": "ok",
+        "why": "",
+        "unsynced_bytes": 0,
+        "unsynced_ms": 0,
+        "log_bytes": 1,
+        "segments": 1,
+        "room_bytes": 1,
+    }
+    return DiskReport(**({"device": "host/1"} | usual | fields))
+
+
+def test_the_last_member_that_has_a_folder_may_end_in_any_way() -> None:
+    """All that it holds comes back with its folder. Beside others, what only it has would not be served meanwhile."""
+    c = Drawn("AB", partition_count=4, backup_count=0)
+    c.assign()
+    for name in "AB":
+        c.feed(name, DiskMeasured(disk(unsynced_bytes=2048, unsynced_ms=150)))
+    assert against_kill(c, "A") == {"only_here": 2}
+    assert judged(c, "A").against_kill[0].said.endswith("they would not be served until it is back with its folder")
+    assert (
+        "its folder has all that it holds; 2.0 KiB of it, from the last 0.1 s, are not synced yet"
+        in judged(c, "A").notes
+    )
+    c = Drawn("A", partition_count=4, backup_count=0)
+    c.assign()
+    c.feed("A", DiskMeasured(disk()))
+    found = judged(c, "A")
+    assert found.may_be_killed
+    assert found.may_leave
+    assert found.notes[-2:] == [
+        "its folder has all that it holds",
+        "no other member stays to take it over: it stays in the folder, and comes back when the member starts again",
+    ]
+
+
+def judged_power(c: Drawn, disks: dict[str, DiskReport | None]) -> PowerJudgement:
+    """May all members lose power now, if they have these disks? None: no folder. Who is left out does not answer."""
+    answers: dict[MemberId, m.SafetyReply | None] = dict.fromkeys(map(c.id, c.nodes))
+    for name, report in disks.items():
+        if report is not None:
+            c.feed(name, DiskMeasured(report))
+        reply = c.replies[c.ask(name, m.GetSafety)]
+        assert isinstance(reply, m.SafetyReply)
+        answers[c.id(name)] = reply
+    table = c.replies[c.ask("A", m.GetTable, False)]
+    assert isinstance(table, m.TableReply)
+    return judge_power(placement_of(table), answers)
+
+
+def whole_cluster() -> Drawn:
+    c = Drawn("ABC", partition_count=3)
+    c.assign(rows=["AB", "BC", "CA"])
+    return c
+
+
+def test_members_with_folders_may_all_lose_power() -> None:
+    found = judged_power(whole_cluster(), {"A": disk(device="a"), "B": disk(device="b"), "C": disk(device="c")})
+    assert found.against == []
+    assert found.notes == ["what was written in the last 200 ms or so before the cut can be lost, on a slow disk more"]
+
+
+def test_what_is_not_synced_is_told_before_the_power_goes() -> None:
+    late = disk(device="b", unsynced_bytes=3 * 1024 * 1024, unsynced_ms=2_300)
+    found = judged_power(whole_cluster(), {"A": disk(device="a"), "B": late, "C": disk(device="c")})
+    assert found.notes[0] == "3.0 MiB on 1 member were not synced a moment ago, the oldest for 2.3 s"
+
+
+def test_a_member_without_a_folder_is_no_reason_as_long_as_others_have_what_it_holds() -> None:
+    assert judged_power(whole_cluster(), {"A": disk(device="a"), "B": disk(device="b"), "C": None}).against == []
+
+
+def test_partitions_in_no_folder_and_a_majority_without_votes_are_reasons() -> None:
+    found = judged_power(whole_cluster(), {"A": disk(device="a"), "B": None, "C": None})
+    assert [(each.what, each.count) for each in found.against] == [("no_folder", 1), ("no_majority", 2)]
+
+
+def test_a_silent_member_and_a_failed_disk_are_reasons() -> None:
+    found = judged_power(whole_cluster(), {"A": disk(device="a"), "B": disk(state="failed", why="EIO")})
+    assert [each.what for each in found.against] == ["disk_failed", "no_answer"]
+
+
+def test_copies_that_are_all_on_one_disk_are_told() -> None:
+    """Partition 1 is on B and C, which have one file system; it is full power that they survive, and not its loss."""
+    found = judged_power(whole_cluster(), {"A": disk(device="a"), "B": disk(device="x"), "C": disk(device="x")})
+    assert found.against == []
+    assert found.notes[-1].endswith("have their folders on one file system: all copies of 1 partition are on that disk")

@@ -80,7 +80,11 @@ async def serve(
             await running.stop(drain=False)
         await leaving
         if running.has_left:
-            logger.info("%s has left: %s", running.address, _what_became(held, running.replicas_held))
+            logger.info(
+                "%s has left: %s",
+                running.address,
+                _what_became(held, running.replicas_held, has_folder=running.disk is not None),
+            )
         logger.info("%s has stopped", running.address)
         if (
             not running.has_left and not stops.leave_now.is_set()
@@ -101,8 +105,10 @@ def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseExcept
     asyncio.get_running_loop().set_exception_handler(on_error)
 
 
-def _what_became(held: int, left: int) -> str:
+def _what_became(held: int, left: int, *, has_folder: bool) -> str:
     """Say what became of the replicas that a member had when it began to leave."""
+    if left and has_folder:
+        return f"nobody took over {counted(left, 'replica')}: its folder keeps them, and gives them back when all start again"
     if left:
         return f"nobody took over {counted(left, 'replica')}, which went with it"
     return "other members hold its data" if held else "it had no data"
@@ -123,7 +129,8 @@ async def _tell_progress(running: Member) -> None:
             has = f"still has {left} replicas" if left else "has nothing left"
             waits = "" if view.master == running.id else f"; waits for the master, {address_of(view.master)}"
             if missing := running.waits_for:
-                waits = f": it waits for {', '.join(missing)}, or another member, to take them over; otherwise data that only it holds is lost"
+                otherwise = "is only in its folder" if running.disk is not None else "is lost"
+                waits = f": it waits for {', '.join(missing)}, or another member, to take them over; otherwise data that only it holds {otherwise}"
             logger.warning("%s %s to hand over%s", running.address, has, to or waits)
         await asyncio.sleep(TELL_EVERY_S)
 

@@ -11,12 +11,13 @@ from phalanx.cli.failures import FAILED
 from phalanx.cli.losses import show_losses
 from phalanx.cli.options import AT_VARIABLE, ClusterName, Json, SecretFile, use_address
 from phalanx.cli.output import EscapedText, console, print_json
-from phalanx.client.ask import Inquirer, ask_member
+from phalanx.client.ask import Inquirer, ask_any, ask_each, ask_member
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.net.seed_lookups import find_addresses
 from phalanx.reports.losses import as_objects
+from phalanx.reports.power import judge_power, power_as_object
 from phalanx.reports.safety import Judgement, MasterSays, Reason, as_object, judge
 from phalanx.wire.messages import LossesReply, SafetyReply
 
@@ -41,6 +42,13 @@ def safe(
     wait: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="The most seconds to wait until it is safe.")
     ] = 0,
+    power: Annotated[
+        bool,
+        typer.Option(
+            "--power",
+            help="Judge a loss of power of all members at once instead: what would not come back from their folders?",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Tell whether you can kill a member now, or stop it gracefully, without losing data; status 0 if so, 1 if not.
@@ -49,6 +57,11 @@ def safe(
     then hands over its data before it leaves. Earlier losses are shown too, but do not change the status.
     """
     addresses = find_addresses(at)
+    if power:
+        if graceful or wait:
+            raise UsageError("--power judges all members now: give it without --graceful and --wait")
+        _show_power(addresses, cluster, json=json)
+        return
     if len(addresses) != 1:
         raise UsageError("give the address of one member: the one that you want to stop")
     deadline = time.monotonic() + wait
@@ -64,6 +77,29 @@ def safe(
         _show(found)
         show_losses(losses, addresses[0])
     if not is_safe:
+        raise typer.Exit(FAILED)
+
+
+def _show_power(addresses: list[Address], cluster: str, *, json: bool) -> None:
+    """Show whether all members can lose power now. Exit with status 1 if more would be lost than the last moment."""
+    placement = ask_any(addresses, cluster, Inquirer.placement)
+    found = judge_power(placement, ask_each(placement.view.members, cluster, Inquirer.safety))
+    if json:
+        print_json(power_as_object(found))
+    else:
+        out = console()
+        if found.against:
+            out.print(EscapedText("✗ Do not switch everything off now:", style="bold red"))
+            _show_reasons(found.against)
+        else:
+            out.print(
+                EscapedText("✓ All members can lose power now, and come back with their data.", style="bold green")
+            )
+        for note in found.notes:
+            out.print(EscapedText(f"  {note}", style="dim"))
+        for advice in dict.fromkeys(reason.advice for reason in found.against):
+            out.print(EscapedText(f"→ {advice}"))
+    if found.against:
         raise typer.Exit(FAILED)
 
 

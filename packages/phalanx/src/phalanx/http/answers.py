@@ -33,6 +33,18 @@ class AwaitedRestart(TypedDict):
     last_seen: int | None
 
 
+class Disk(TypedDict):
+    """How the disk of a member does."""
+
+    state: Annotated[str, Meta(description="ok, slow, full or failed.")]
+    why: Sentence
+    unsynced_bytes: Count
+    unsynced_ms: Count
+    log_bytes: Count
+    segments: Count
+    room_bytes: Count
+
+
 class GoneMember(TypedDict):
     """A member whose end caused a loss."""
 
@@ -328,6 +340,7 @@ class Safety(TypedDict):
     memory_limit: int
     view_version: int
     restart_wait: AwaitedRestart | None
+    disk: Annotated[Disk | None, Meta(description="null: it has no folder, or does not tell.")]
 
 
 class RecordedDecision(TypedDict):

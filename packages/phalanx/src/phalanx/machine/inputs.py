@@ -11,7 +11,7 @@ import msgspec
 
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import Address, ClientId, Lost, MemberId, Millis, Target
-from phalanx.wire.figures import ActivityPoint, MapCalls
+from phalanx.wire.figures import ActivityPoint, DiskReport, MapCalls
 from phalanx.wire.messages import Message, Request
 
 
@@ -112,6 +112,12 @@ class EventLogChecked(msgspec.Struct, frozen=True):
     """Why it cannot be written; empty: it can."""
 
 
+class DiskMeasured(msgspec.Struct, frozen=True):
+    """How the disk of this member does."""
+
+    report: DiskReport
+
+
 class ActivityMeasured(msgspec.Struct, frozen=True):
     """What this member did recently, by the counters of its driver; measured every few seconds."""
 
@@ -135,5 +141,5 @@ class LeaveWanted(msgspec.Struct, frozen=True):
 
 Input = (
     Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
-    | MemoryMeasured | SeedsFound | EventLogChecked | ActivityMeasured | CopyToDisk
+    | MemoryMeasured | SeedsFound | EventLogChecked | DiskMeasured | ActivityMeasured | CopyToDisk
 )  # fmt: skip

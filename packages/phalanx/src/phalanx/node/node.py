@@ -48,6 +48,7 @@ from phalanx.machine.inputs import (
     ActivityMeasured,
     Call,
     CopyToDisk,
+    DiskMeasured,
     EventLogChecked,
     Input,
     LeaveWanted,
@@ -358,18 +359,10 @@ class Node:
 
     def _handle_other(
         self,
-        event: Started
-        | LinkLost
-        | LinkRefused
-        | LinkUp
-        | LeaveWanted
-        | MemoryMeasured
-        | SeedsFound
-        | EventLogChecked
-        | ActivityMeasured
-        | CopyToDisk,
+        event: Started | LinkLost | LinkRefused | LinkUp | LeaveWanted | MemoryMeasured | SeedsFound | EventLogChecked
+        | DiskMeasured | ActivityMeasured | CopyToDisk,
         now: Millis,
-    ) -> None:
+    ) -> None:  # fmt: skip
         match event:
             case LinkLost(peer) | LinkRefused(peer):
                 deserted = self._departures.on_link(event)
@@ -391,6 +384,8 @@ class Node:
                 self.membership.on_seeds(event, now)
             case EventLogChecked(problem):
                 self._safety.event_log_problem = problem
+            case DiskMeasured(report):
+                self._safety.disk = report
             case ActivityMeasured():
                 self._activity.on_measured(event, now)
             case CopyToDisk(partition):

@@ -12,6 +12,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route
 from phalanx.membership.service import MembershipService
 from phalanx.node.inquiries import not_joined
+from phalanx.wire.figures import DiskReport
 from phalanx.wire.messages import GetSafety, SafetyReply
 
 
@@ -26,6 +27,8 @@ class SafetyInquiries:
         """Why this member's event log cannot be written, as its driver told last; empty: it can."""
         self.restart_wait: RestartWait | None = None
         """For whom the cluster waits, which was switched off; None: for nobody."""
+        self.disk: DiskReport | None = None
+        """How this member's disk does, as its driver told last; None: it has no folder."""
 
     def routes(self) -> Routes:
         return (route(GetSafety, self.on_inquiry),)
@@ -51,5 +54,5 @@ class SafetyInquiries:
             request.id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
             self._orphaned.partition_count(), self._orphaned.entry_count(),
-            grid.memory.used, grid.memory.limit, self.event_log_problem, self.restart_wait,
+            grid.memory.used, grid.memory.limit, self.event_log_problem, self.restart_wait, self.disk,
         )  # fmt: skip

@@ -3,6 +3,9 @@
 Two questions have different answers. *Killed*: what it holds is gone at once, so others must hold all of it, and
 no migration must be under way that would leave a partition with less than it should have. *Stopped gracefully* (SIGTERM): it
 hands over what it holds before it goes, so it is enough that somebody is there to take it, and a master that decides.
+
+A folder helps the last member: with it the whole cluster is switched off, and comes back. While others live, partitions that only
+its folder has are not served until it is back, so a folder is no copy then.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from phalanx.common.restart_wait import wait_in_words
 from phalanx.common.words import counted
 from phalanx.reports.partitions import wait_as_object
 from phalanx.reports.progress import waits_of
+from phalanx.wire.figures import DiskReport
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
@@ -74,17 +78,18 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
     takes_part = list(_about_its_migrations(member, own, master))
     kept = list(_about_kept(own))
     against_kill = [*kept, *takes_part, *views]
+    is_last = own.disk is not None and own.view.members == (member,)
     if held:
         against_kill = [
             *kept,
-            *_about_data(own, staying),
+            *(() if is_last else _about_data(own, staying)),
             *takes_part,
             *_about_the_others(member, own, master),
             *_about_kept_elsewhere(member, master),
             *unclear,
         ]
     against_leaving = list(unclear) if held else []
-    if held and not staying:
+    if held and not staying and own.disk is None:
         who = "no member that holds data" if len(own.view.data_members) < len(own.view.members) else "no member"
         said = f"{who} would stay to take over its data"
         against_leaving.append(Reason("nobody_stays", held, said, START_ANOTHER))
@@ -92,7 +97,7 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
         no_room = list(_about_memory(member, master))
         against_kill += no_room
         against_leaving += no_room
-    notes = _notes(member, own, held)
+    notes = [*_notes(member, own, held), *_about_disk(own, held, is_last=not staying)]
     if master is not None and master.migrations.missing and member in leaving:
         notes.insert(0, waits_of(master.migrations))
     return Judgement(member, against_kill, against_leaving, notes)
@@ -101,6 +106,13 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
 def against_all(found: Judgement, reason: Reason) -> Judgement:
     """Return the judgement with one more reason, against a kill and against a graceful stop."""
     return Judgement(found.member, [reason, *found.against_kill], [reason, *found.against_leaving], found.notes)
+
+
+def disk_as_object(disk: DiskReport | None) -> dict[str, Any] | None:
+    """Return how the disk of a member does, without what names its file system; None: it has no folder."""
+    if disk is None:
+        return None
+    return {name: getattr(disk, name) for name in DiskReport.__struct_fields__ if name != "device"}
 
 
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:
@@ -118,6 +130,8 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
     if own.only_here:
         has_no_backups = own.configured_replicas == 1
         because = ": no backups are configured" if has_no_backups else ""
+        if own.disk is not None:
+            because += "; they would not be served until it is back with its folder"
         advice = DRAIN if staying else START_ANOTHER
         if staying and not has_no_backups:
             advice = f"{WAIT}, or {DRAIN}"
@@ -235,6 +249,21 @@ def _notes(member: MemberId, own: SafetyReply, held: int) -> list[str]:
     return notes
 
 
+def _about_disk(own: SafetyReply, held: int, *, is_last: bool) -> Iterable[str]:
+    """Yield what the folder of a member has of what it holds."""
+    disk = own.disk
+    if disk is None or not held or own.restart_wait is not None:
+        return
+    behind = ""
+    if disk.unsynced_bytes:
+        behind = f"; {format_bytes(disk.unsynced_bytes)} of it, from the last {disk.unsynced_ms / 1000:.1f} s, are not synced yet"
+    yield f"its folder has all that it holds{behind}"
+    if is_last:
+        yield "no other member stays to take it over: it stays in the folder, and comes back when the member starts again"
+    if disk.why:
+        yield f"its disk is {disk.state}: {disk.why}"
+
+
 def _partitions(count: int) -> str:
     return counted(count, "partition")
 
@@ -256,6 +285,7 @@ def as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
         **{name: getattr(own, name) for name in _OWN},
         "view_version": own.view.version,
         "restart_wait": wait_as_object(own.restart_wait),
+        "disk": disk_as_object(own.disk),
     }
 
 

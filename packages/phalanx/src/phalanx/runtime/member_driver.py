@@ -148,7 +148,10 @@ class MemberDriver(PublicNames):
         """The calls of clients; None: they are not counted."""
         memory_use = MemoryUse(limits_of(config.memory_limit, available_memory()))
         activity = Activity(self._statistics, self.event_figures.counts)
-        self._measurements = Measurements(memory_use, activity, self._events, self._group, self.feed)
+        self._measurements = Measurements(
+            memory_use, activity, self._events, self._group, self.feed,
+            lambda: self.disk.report() if self.disk is not None else None,
+        )  # fmt: skip
         self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
         """The HTTP port; None: there is none."""
         self.disk: MemberDisk | None = None
@@ -536,8 +539,8 @@ class MemberDriver(PublicNames):
             await asyncio.wait([self._ended], timeout=timeout_s)
             if not self._ended.done():
                 logger.warning(
-                    "%s could not hand over everything within %g s: it leaves with %d replicas that it holds",
-                    self.address, timeout_s, self.replicas_held,
+                    "%s could not hand over everything within %g s: it leaves with %d replicas that it holds%s",
+                    self.address, timeout_s, self.replicas_held, ", which stay in its folder" if self.disk is not None else "",
                 )  # fmt: skip
         self._end(None)
         self._presence.close()

@@ -67,3 +67,24 @@ class MapHeld(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Entries that it evicted because the map is bounded."""
     expired: int
     """Entries that it dropped at the end of their time."""
+
+
+class DiskReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How the disk of a member does."""
+
+    state: str
+    """`ok`, `slow`, `full` or `failed`."""
+    why: str
+    """Why not `ok`, in words; empty: it is."""
+    unsynced_bytes: int
+    """What was given to the system, and is not known to be on the disk."""
+    unsynced_ms: Millis
+    """For how long the oldest of it has waited."""
+    log_bytes: int
+    """The files of the log."""
+    segments: int
+    """How many files these are."""
+    room_bytes: int
+    """How much room the file system has."""
+    device: str
+    """The file system, and the machine that has mounted it: members with the same lose their folders together."""

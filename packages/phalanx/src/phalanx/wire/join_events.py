@@ -139,15 +139,24 @@ class LeaveWaits(Event, frozen=True):
 
 
 class LastMembersLeave(Event, frozen=True):
-    """All members that hold data were told to leave, or the others left before: the data ends with them."""
+    """All members that hold data were told to leave, or the others left before: the data ends with them, or stays in their folders."""
 
-    notice = Notice(
-        "lets the last members that hold data leave, {leavers}: the data ends with them, {replicas_held:replica}"
+    notice = Either(
+        "has_folder",
+        Notice(
+            "lets the last members that hold data leave, {leavers}: what they hold stays in the folders of those that have one, "
+            "{replicas_held:replica}"
+        ),
+        Notice(
+            "lets the last members that hold data leave, {leavers}: the data ends with them, {replicas_held:replica}"
+        ),
     )
 
     leavers: tuple[MemberId, ...]
     replicas_held: int
     """How many replicas go with them."""
+    has_folder: bool = False
+    """Whether the master has a folder."""
     rule: str = "PX-50"
 
 

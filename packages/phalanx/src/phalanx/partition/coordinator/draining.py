@@ -31,7 +31,7 @@ class Draining:
         has_entries: Callable[[], bool],
     ) -> None:
         """`has_entries`: whether this member holds any entry."""
-        self._this, self._out, self._retry_ms = local.this, local.out, local.config.retry_interval_ms
+        self._local, self._out, self._retry_ms = local, local.out, local.config.retry_interval_ms
         self._publication = publication
         self._eligible = eligible
         self._hold = hold
@@ -62,8 +62,8 @@ class Draining:
             return []
         ready = [member for member in leaving if not self.to_hand_over(member)]
         if self._hold.waits_for_departed(now):
-            ready = [member for member in ready if member != self._this]
-        if self._this in leaving and self._this not in ready:
+            ready = [member for member in ready if member != self._local.this]
+        if self._local.this in leaving and self._local.this not in ready:
             # Nobody tells that a hold is over, or that the last entry here was removed.
             self.look_again_at = now + self._retry_ms
         self._note_end(ready)
@@ -78,7 +78,7 @@ class Draining:
             if not (replicas := sum(loads.get(member, 0) for member in ready)):
                 return
             self._last_leavers = tuple(self._eligible.leaving)
-            self._out.record(LastMembersLeave(self._last_leavers, replicas))
+            self._out.record(LastMembersLeave(self._last_leavers, replicas, self._local.has_folder))
 
     def _note_waiting(self) -> None:
         """Record that the last leavers wait for missing members, when that begins or changes."""
@@ -100,7 +100,7 @@ class Draining:
         """Return how many replicas others must take over before this member can go. `coming`: how many it is just getting."""
         data_members = self._publication.joined().data_members
         nobody_stays = all(other in self._eligible.leaving or other == member for other in data_members)
-        if nobody_stays and (not self.missing or (member == self._this and not self._has_entries())):
+        if nobody_stays and (not self.missing or (member == self._local.this and not self._has_entries())):
             return 0
         return self._publication.table.loads().get(member, 0) + coming
 

@@ -30,6 +30,7 @@ from phalanx.disk.restoring import Restoration, restore
 from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import Appended, ReplicaLog
+from phalanx.http.durations import Durations
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_log import DiskLog
 from phalanx.runtime.disk.disk_state import DiskState
@@ -39,11 +40,14 @@ from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.wire.disk_records import FORMAT, CleanEnd, LogPosition, LogRecord, SegmentStart
+from phalanx.wire.figures import DiskReport
 
 logger = SafeLogger("phalanx.disk")
 
 ROLL_BELOW_BYTES = 1024 * 1024
 """With less room in a segment the next one begins."""
+SYNC_ENDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper ends of the classes in which syncs are counted, in seconds."""
 LEAST_SEGMENTS = 4
 """A log of so many segments is never too long."""
 PARTLY_NEEDED = 2
@@ -90,6 +94,13 @@ class MemberDisk:
         """Where the machines of the member add records."""
         self.state, self.why = DiskState.OK, ""
         """How the disk does, and why not better."""
+        self.syncs = Durations(SYNC_ENDS_S)
+        """How long syncs lasted."""
+        self.blocks = 0
+        """How many were written since the start."""
+        self.copies = 0
+        """How many replicas were to be copied to the log since the start, so that older files can go."""
+        self._device = f"{read_boot_id()}/{folder.files.status(folder.segments_descriptor).st_dev}"
         self._folder = folder
         self._cluster, self._release = cluster, release
         self._first = content.first
@@ -220,6 +231,7 @@ class MemberDisk:
         offset = disk.append(block, last)
         self._segments[-1].size += size
         self._end = LogPosition(end.segment, offset + size, chain, last + 1)
+        self.blocks += 1
 
     def _times(self) -> BlockTimes:
         """Return what the clocks show."""
@@ -244,13 +256,33 @@ class MemberDisk:
         oldest = index.oldest()
         if oldest is not None:
             self._copied = oldest, index.began[oldest]
+            self.copies += 1
         return oldest
+
+    # --- what it is asked ---------------------------------------------------------------------------------------------
+
+    def report(self) -> DiskReport | None:
+        """Return how it does; None: it is not written yet, or not any more."""
+        if self._disk is None:
+            return None
+        figures = self._disk.figures()
+        files = len(self._segments) + figures.prepared
+        return DiskReport(
+            figures.state.name.lower(), figures.why, figures.unsynced_bytes, int(figures.unsynced_s * 1000),
+            files * SEGMENT_BYTES, files, figures.room_bytes, self._device,
+        )  # fmt: skip
+
+    @property
+    def appended_bytes(self) -> int:
+        """Return how many bytes were written since the start."""
+        return self._disk.figures().appended_bytes if self._disk is not None else 0
 
     # --- what the threads tell ---------------------------------------------------------------------------------------
 
     def on_synced(self, lsn: int, seconds: float) -> None:
         """Take note of what is on the disk, and let segments go that nothing needs any more."""
         self._synced_lsn = lsn
+        self.syncs.note(seconds)
         current = next((each for each in reversed(self._segments) if each.first_lsn <= lsn), None)
         if current is None or self._disk is None:
             return
