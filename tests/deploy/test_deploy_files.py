@@ -140,6 +140,60 @@ def test_the_environment_of_compose_is_of_settings_that_fit_together() -> None:
     assert parse_members(job["environment"]["MEMBERS"]).seeds == [f"{host}:{DEFAULT_PORT}" for host in hosts]
 
 
+def test_each_member_of_compose_keeps_its_data_on_a_volume_of_its_own() -> None:
+    found = compose()
+    members = [each for each in found["services"].values() if "PHALANX_ADVERTISE" in each["environment"]]
+    mounts = [each["volumes"] for each in members]
+    names, places = zip(*[volume.split(":") for volumes in mounts for volume in volumes], strict=True)
+    assert sorted(names) == sorted(found["volumes"])
+    [place] = set(places)
+    assert f"/{USER} {place}" in DOCKERFILE.replace(f"--owner {USER} --group {USER} ", f"/{USER} "), (
+        "the user can write there"
+    )
+    for each in members:
+        assert Path(each["environment"]["PHALANX_DATA_DIR"]).parent == Path(place)
+
+
+def with_volumes() -> dict[str, Any]:
+    """Return the StatefulSet with the component for volumes, as kustomize merges them: lists of things with names by name."""
+    text = (DEPLOY / "kubernetes" / "components" / "volumes" / "kustomization.yaml").read_text()
+    [patch] = yaml.safe_load(text)["patches"]
+
+    def merge(one: Any, other: Any) -> Any:
+        if isinstance(one, dict) and isinstance(other, dict):
+            return one | {key: merge(one.get(key), value) for key, value in other.items()}
+        if isinstance(one, list) and all(isinstance(each, dict) and "name" in each for each in [*one, *other]):
+            merged = {each["name"]: each for each in one}
+            return list((merged | {each["name"]: merge(merged.get(each["name"]), each) for each in other}).values())
+        return other
+
+    return dict(merge(stateful_set(), yaml.safe_load(patch["patch"])))
+
+
+@pytest.mark.parametrize("version", ["1.27", "1.37"])
+def test_pods_can_have_volumes_that_outlive_them(version: str) -> None:
+    found = with_volumes()
+    assert refused_fields(found, version) == []
+    assert found["spec"]["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    [claim] = found["spec"]["volumeClaimTemplates"]
+    [member] = found["spec"]["template"]["spec"]["containers"]
+    assert member.keys() == container().keys()
+    place = next(each["mountPath"] for each in member["volumeMounts"] if each["name"] == claim["metadata"]["name"])
+    environ = {each["name"]: each.get("value", "10.0.0.7") for each in member["env"]}
+    assert container()["env"] == member["env"][:-1]
+    assert Path(environ["PHALANX_DATA_DIR"]).parent == Path(place), "the root of a volume has files of its own"
+    pod = found["spec"]["template"]["spec"]
+    assert pod["securityContext"]["fsGroup"] == USER, "the member can write to its volume"
+    assert pod["volumes"] == stateful_set()["spec"]["template"]["spec"]["volumes"]
+
+
+def test_who_reads_its_log_back_is_not_taken_for_dead() -> None:
+    """The probe at the start asks what is answered meanwhile (tests/http/test_probes.py); systemd waits for minutes."""
+    assert container()["startupProbe"]["httpGet"]["path"] == "/livez"
+    assert int(unit()["Service"]["TimeoutStartSec"]) >= 600
+    assert unit()["Service"]["StateDirectory"] == "phalanx"
+
+
 def test_commands_in_the_files_are_those_of_the_program() -> None:
     check_command(["phalanx", *container()["args"]])
     check_command(container()["lifecycle"]["preStop"]["exec"]["command"])
