@@ -41,6 +41,9 @@ def test_the_rules_fire_when_they_should() -> None:
         ("not_owner|", ""),
         ("phalanx_event_log_failing == 1", "phalanx_event_log_failing == 0"),
         ("expr: phalanx_event_log_failing == 1\n        for: 1m", "expr: phalanx_event_log_failing == 1"),
+        ("predict_linear(phalanx_disk_free_bytes[6h], 24 * 3600)", "predict_linear(phalanx_disk_free_bytes[6h], 3600)"),
+        ("sync_duration_seconds_bucket[5m]))) > 0.1", "sync_duration_seconds_bucket[5m]))) > 1"),
+        ('phalanx_disk_state{state="ok"} == 0', 'phalanx_disk_state{state="slow"} == 1'),
     ],
 )
 def test_a_broken_rule_is_found(old: str, new: str, tmp_path: Path) -> None:
@@ -51,8 +54,8 @@ def test_a_broken_rule_is_found(old: str, new: str, tmp_path: Path) -> None:
     assert run("test", "rules", "phalanx.test.yml", cwd=tmp_path).returncode != 0
 
 
-def test_rules_and_dashboard_ask_for_figures_that_there_are() -> None:
-    with listening() as member:
+def test_rules_and_dashboard_ask_for_figures_that_there_are(tmp_path: Path) -> None:
+    with listening(data_dir=str(tmp_path / "data"), data_dir_is_lasting=True) as member:
         member.map("flights")["UA1"] = "EWR"
         text = ask(member.http_port, "/metrics").text
     heads = [line.split() for line in text.splitlines() if line.startswith("# TYPE")]

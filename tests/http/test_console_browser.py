@@ -277,7 +277,7 @@ def cluster_of(names: list[str]) -> dict[str, Any]:
     member = {
         "zone": "", "weight": 1, "lite": False, "answers": True, "silent_since": None, "view_version": 3, "table_version": 9,
         "owned": 2, "backups": 1, "entries": 5, "bytes": 9, "memory_used": 1, "memory_limit": 10, "kept_entries": 0,
-        "calls_per_s": None, "p99_ms": None, "clients": None, "processor": None, "event_log_problem": "",
+        "calls_per_s": None, "p99_ms": None, "clients": None, "processor": None, "event_log_problem": "", "disk": None,
     }  # fmt: skip
     return {
         "at": int(time.time() * 1000), "this": names[0], "against_ready": [], "restart_wait": None, "view_version": 3, "table_version": 9,
@@ -364,6 +364,35 @@ def test_large_figures_and_trouble_have_room(served: Served, browser: Browser, w
     assert page.locator(".stacked tbody th").first.evaluate("each => each.clientHeight") < 60, (
         "letter and name are in one row"
     )
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1500])
+def test_who_is_awaited_after_a_restart_and_how_disks_do_is_shown(served: Served, browser: Browser, width: int) -> None:
+    names, missing = ["127.0.0.1:1", "127.0.0.1:2"], "127.0.0.1:3"
+    said = f"the cluster was switched off and waits for {missing}: no member that is here has all of 90 partitions; start it with its folder"
+    cluster = cluster_of(names) | {
+        "restart_wait": {
+            "said": said, "members": [missing], "lacking": 90, "lacks_majority": False, "last_seen": int(time.time() * 1000) - 120_000,
+        },
+        "against_ready": [said],
+    }  # fmt: skip
+    disk = {
+        "state": "ok", "why": "", "unsynced_bytes": 0, "unsynced_ms": 0, "log_bytes": 192 << 20, "segments": 3, "room_bytes": 40 << 30,
+    }  # fmt: skip
+    cluster["members"][0]["disk"] = disk | {"unsynced_bytes": 2048, "unsynced_ms": 150}
+    cluster["members"][1]["disk"] = disk | {"state": "full", "why": "there is room for 90 MiB, and must be for 128 MiB"}
+    page = looking_at(browser, served, {"cluster": cluster}, width)
+    expect(page.locator("#verdict.bad")).to_contain_text("waits for 1 member: nothing is served")
+    expect(page.locator("#awaited-title")).to_contain_text("Waits for 1 member")
+    expect(page.get_by_text(re.compile(rf"{missing}, last seen 2 min.* ago: start it with its folder"))).to_be_visible()
+    disks = page.get_by_role("region", name="Disks").locator("tbody tr")
+    for text in ("✓ ok", "192 MiB", "2.0 KiB", "40 GiB"):
+        expect(disks.nth(0)).to_contain_text(text)
+    expect(disks.nth(1)).to_contain_text("▲ full: there is room for 90 MiB, and must be for 128 MiB")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if folder := os.environ.get("CONSOLE_SHOTS"):
+        page.screenshot(path=f"{folder}/awaited-{width}.png", full_page=True)
     page.context.close()
 
 

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
 
+from phalanx.http.disk_metrics import about_disk
 from phalanx.http.durations import Durations
 from phalanx.http.map_metrics import about_maps
 from phalanx.http.metric_families import (
@@ -97,7 +98,7 @@ class Metrics:
         member = self._sources.member
         for family in about_this(member):
             yield family
-        for family in about_cluster(member):
+        for family in (*about_cluster(member), *about_disk(member)):
             yield family
         async for family in about_replicas(member, self._questions):
             yield family

@@ -13,6 +13,7 @@ from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapChange
 from phalanx.common.restart_wait import wait_in_words
+from phalanx.http.durations import Durations
 from phalanx.maps.async_map import AsyncMap
 from phalanx.node.node import Node
 from phalanx.reports.partitions import Holdings, Seen
@@ -20,6 +21,7 @@ from phalanx.reports.placement import Placement, placement_of
 from phalanx.reports.safety import Judgement, MasterSays, judge
 from phalanx.reports.story import StorySource
 from phalanx.reports.why import put_together
+from phalanx.wire.figures import DiskReport
 from phalanx.wire.messages import (
     ActivityReply,
     ChangeMap,
@@ -53,10 +55,26 @@ ASKED_AT_ONCE = 16
 R = TypeVar("R")
 
 
+class DiskSource(Protocol):
+    """The disk of a member (`runtime.disk.member_disk`)."""
+
+    syncs: Durations
+    blocks: int
+    copies: int
+
+    @property
+    def appended_bytes(self) -> int: ...
+    def report(self) -> DiskReport | None: ...
+
+
 class ServedMember(Protocol):
     """The member whose port this is."""
 
     node: Node
+
+    @property
+    def disk(self) -> DiskSource | None:
+        """Its disk; None: it has no folder."""
 
     @property
     def id(self) -> MemberId: ...

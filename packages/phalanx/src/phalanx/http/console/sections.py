@@ -89,6 +89,7 @@ def _member(
         "memory_limit": safe.memory_limit if safe is not None else None,
         "event_log_problem": this.event_log_problem if is_this else safe.event_log_problem if safe is not None else "",
         "kept_entries": safe.kept_entries if safe is not None else 0,
+        "disk": safety.disk_as_object(safe.disk) if safe is not None else None,
     }
 
 

@@ -35,7 +35,8 @@ export function Cluster({ state }) {
         <${WhatIf} chosen=${chosen} cuts=${cuts} setCuts=${setCuts} found=${found} setFound=${setFound} />
       </section>
     </div>
-    <${Members} state=${state} />`;
+    <${Members} state=${state} />
+    ${cluster.members.some((each) => each.disk) ? html`<${Disks} cluster=${cluster} />` : ""}`;
 }
 
 /** The members that a cluster waits for which was switched off. @param {{ wait: import("./types").RestartWait }} props */
@@ -81,6 +82,18 @@ function Members({ state }) {
       ${gone.map(([address, at]) => html`<tr key=${address} class="gone"><th scope="row">${address}</th><td colspan="12">✕ gone from the list ${span(now() - at)} ago</td></tr>`)}
     </tbody></table></div>
     <p class="note">Calls are those of clients in the last seconds. Entries and bytes held are those of owned partitions and of backups together; processor: 100 % is one core.</p></section>`;
+}
+
+/** The folders of the members: how their disks do, how long the logs are, what a power cut would take away. @param {{ cluster: import("./types").Cluster }} props */
+function Disks({ cluster }) {
+  return html`<section class="card"><h2>Disks</h2><div class="scroll" tabindex="0" role="region" aria-label="Disks"><table class="stacked">
+    <thead><tr><th scope="col">Member</th><th scope="col">Disk</th><th scope="col" class="right">Log</th><th scope="col" class="right">Files</th><th scope="col" class="right">Not synced</th><th scope="col" class="right">Free</th></tr></thead>
+    <tbody>${cluster.members.filter((each) => !each.lite).map((each) => html`<tr key=${each.member}><th scope="row">${each.address}</th>
+      ${each.disk ? html`<td class="state" data-label="Disk">${each.disk.state === "ok" ? "✓ ok" : html`<span class="bad-text">▲ ${each.disk.state}: ${brief(each.disk.why)}</span>`}</td>
+      <td class="right" data-label="Log">${bytes(each.disk.log_bytes)}</td><td class="right" data-label="Files">${count(each.disk.segments)}</td>
+      <td class="right" data-label="Not synced">${bytes(each.disk.unsynced_bytes)}</td><td class="right" data-label="Free">${bytes(each.disk.room_bytes)}</td>`
+      : html`<td colspan="5">no folder, or it does not tell</td>`}</tr>`)}</tbody></table></div>
+    <p class="note">A power cut takes away what is not synced. Syncs begin 200 ms after a write at most.</p></section>`;
 }
 
 /** @param {{ each: Member, cluster: import("./types").Cluster }} props */

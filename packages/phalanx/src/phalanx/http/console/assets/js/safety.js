@@ -37,6 +37,8 @@ function risks(state) {
   for (const each of cluster.members) {
     if (each.event_log_problem) found.push(`${short(each.address)} cannot write its event log (${each.event_log_problem}): events wait, and are lost if too many wait`);
   }
+  if (cluster.restart_wait) found.push(cluster.restart_wait.said);
+  for (const each of cluster.members) if (each.disk && each.disk.why) found.push(`the disk of ${short(each.address)} is ${each.disk.state}: ${each.disk.why}`);
   for (const each of cluster.suspicions) found.push(`${short(each.by)} suspects ${short(each.of)}`);
   if (moves && !moves.known) found.push("the master does not answer: what it moves is not known");
   return found;

@@ -9,7 +9,10 @@ export interface Member {
   silent_since: number | null; view_version: number | null; table_version: number | null; owned: number; backups: number;
   calls_per_s: number | null; p99_ms: number | null; clients: number | null; processor: number | null;
   entries: number | null; bytes: number | null; memory_used: number | null; memory_limit: number | null; kept_entries: number;
-  event_log_problem: string;
+  event_log_problem: string; disk: Disk | null;
+}
+export interface Disk {
+  state: string; why: string; unsynced_bytes: number; unsynced_ms: number; log_bytes: number; segments: number; room_bytes: number;
 }
 export interface Suspicion { by: string; of: string; reason: string }
 export interface RestartWait { said: string; members: string[]; lacking: number; lacks_majority: boolean; last_seen: number | null }
