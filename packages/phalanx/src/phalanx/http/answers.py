@@ -187,6 +187,9 @@ class _PartitionSums(TypedDict):
     backup_count: Count
     under_replicated: Count
     without_owner: Count
+    dormant: Annotated[
+        dict[str, list[str]], Meta(description="Partitions that wait for a member with its folder, and who held them.")
+    ]
     restart_wait: AwaitedRestart | None
     whole: bool
     migrations: Annotated[MigrationsAnswer | None, Meta(description="null: the master does not answer.")]
