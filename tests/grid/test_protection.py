@@ -370,7 +370,7 @@ def test_the_majority_may_be_lost_by_time_alone() -> None:
     guard.on_plan(plan.with_change(MAP, MapChange(protection=Protection(majority=True))), 1)
     assert guard.why_refused(MAP, is_write=False, now=9) == ""
     assert "it needs the majority: 1 of 3" in guard.why_refused(MAP, is_write=False, now=10)
-    assert guard.why_withheld(MAP, 10)
+    assert guard.find_withheld(MAP, 10)
     assert not guard.why_refused("other", is_write=True, now=10)
     guard.on_time(9)
     assert not out.recorded

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from phalanx.common.disk_state import DiskState
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_log import AHEAD, DiskLog
-from phalanx.runtime.disk.disk_state import DiskState
 from phalanx.runtime.disk.disk_thread import DiskLimits
 from phalanx.runtime.disk.shared_log import SyncLimits
 from support.faulty_files import FaultyFiles, HungCall

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import UsageError
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_log import AHEAD, DiskLog
-from phalanx.runtime.disk.disk_state import DiskState
-from phalanx.runtime.disk.disk_thread import DISK_HANGS_STATUS, DiskLimits
+from phalanx.runtime.disk.disk_thread import DISK_FAILED_STATUS, DiskLimits
 from phalanx.runtime.disk.segment_files import DiskLogFailed
 from phalanx.runtime.disk.shared_log import SyncLimits
 from support.disk_logs import HASTY, LIMITS, NEVER_S, SEGMENT, LogUnderTest, clock_after, head_of, open_log, until
@@ -451,7 +451,7 @@ def test_a_write_that_hangs_ends_the_process(tmp_path: Path) -> None:
             with pytest.raises(DiskLogFailed):
                 used.log.append(b"x", 1)  # the loop stands still here
             why = f"writing to {used.segment(4)} hangs: it has lasted for more than 0.4 s"
-            assert used.ended == [(DISK_HANGS_STATUS, why)]
+            assert used.ended == [(DISK_FAILED_STATUS, why)]
             assert await used.wait_state(DiskState.FAILED) == why
             await check_that_nothing_is_touched(used)
 

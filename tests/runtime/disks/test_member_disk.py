@@ -7,6 +7,7 @@ import pytest
 
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import GridClock, with_stamp
+from phalanx.common.disk_state import DiskState
 from phalanx.runtime.disk import member_disk
 from phalanx.runtime.disk.member_disk import LEAST_SEGMENTS, DataFolderRefused, MemberDisk
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES
@@ -20,10 +21,10 @@ class DiskUnderTest:
     """A disk with small segments, and how often it has asked how much the member holds."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(member_disk, "DiskLimits", lambda: LIMITS)
+        monkeypatch.setattr(member_disk, "DiskLimits", lambda timeout_s: LIMITS)
         self._monkeypatch = monkeypatch
         self.disk = MemberDisk.open(str(path), "test", "1", is_lasting=True)
-        self.disk.begin(lambda: (lone_id("A"), GridClock(0)), _fail)
+        self.disk.begin(lambda: (lone_id("A"), GridClock(0)), lambda state, why: None, _fail, dict, 10.0)
         self.live_bytes, self.counts = 0, 0
 
     def write(self, *records: DiskRecord) -> None:
@@ -53,8 +54,8 @@ class DiskUnderTest:
         return self.live_bytes
 
 
-def _fail(error: BaseException) -> None:
-    raise error
+def _fail() -> None:
+    raise AssertionError("what was logged was not written")
 
 
 def test_a_log_of_nothing_but_copies_is_not_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +95,35 @@ def test_what_the_member_holds_is_counted_when_a_segment_began_or_a_copy_ended(
         assert (used.find(), used.counts) == ([1], 3)
         used.write(CopyBegun(copy_start(1), "A", -1, True), chunk(1, last=True))  # it was over within a turn
         assert (used.find(), used.counts) == ([0], 4)
+        await used.disk.close(is_orderly=True)
+
+    asyncio.run(history())
+
+
+def test_a_full_disk_makes_its_log_shorter_as_soon_as_copies_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DU-42: and it keeps room for the copies of all that begins in the oldest segment."""
+
+    async def history() -> None:
+        used = DiskUnderTest(tmp_path / "data", monkeypatch)
+        used.write(EpochBegun(0, 1, "A", -1), EpochBegun(1, 1, "A", -1))
+        await used.begin_segments(2)
+        assert used.find() == []
+        used.disk.on_disk_state(DiskState.FULL, "drawn")
+        log = used.disk._disk
+        assert log is not None
+        used.disk._keep_reserve(log, {0: 1_000, 1: 3_000, 2: 9_000})
+        assert log._upkeep.reserve_bytes == 18_000
+        used.disk._keep_reserve(log, {0: 1_000, 1: 3_000})
+        assert log._upkeep.reserve_bytes == 6_000
+        used.disk._keep_reserve(log, {0: 3_000, 1: 3_000})
+        assert log._upkeep.reserve_bytes == 7_500
+        used.live_bytes = SEGMENT_BYTES
+        assert used.find() == []
+        used.disk._keep_reserve(log, {})
+        used.live_bytes = SEGMENT_BYTES - 1
+        assert used.find() == [0]
         await used.disk.close(is_orderly=True)
 
     asyncio.run(history())

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runtime.disk.disk_state import DiskState
+from phalanx.common.disk_state import DiskState
 from phalanx.runtime.disk.segment_files import DiskLogFailed
 from support.disk_logs import LIMITS, SEGMENT, LogUnderTest, open_log, until
 
 PROGRAM = """
 import asyncio, os, sys, threading
 from pathlib import Path
-from phalanx.runtime.disk.disk_thread import DISK_HANGS_STATUS
+from phalanx.runtime.disk.disk_thread import DISK_FAILED_STATUS
 from support.disk_logs import HASTY, LIMITS, clock_after, head_of, LogUnderTest, open_log, until
 from support.faulty_files import FaultyFiles
 

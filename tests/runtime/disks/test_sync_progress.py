@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import InvariantViolation
-from phalanx.runtime.disk.disk_state import DiskConditions, DiskState
+from phalanx.runtime.disk.disk_state import DiskConditions
 from phalanx.runtime.disk.hang_watch import FileCalls, HangWatch
 from phalanx.runtime.disk.segment_files import SegmentFile
 from phalanx.runtime.disk.sync_progress import SyncProgress

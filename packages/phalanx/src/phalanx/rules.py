@@ -121,6 +121,9 @@ WORDS = {
     "DU-30": "the newest row of a partition counts, and of its holders the greatest position",
     "DU-32": "a partition whose last holders have it in their folders waits for one of them, and never begins empty by itself",
     "DU-33": "a cluster that waits says for whom",
+    "DU-41": "a member whose disk has failed acknowledges no write",
+    "DU-42": "a full disk refuses growth, and nothing that makes room",
+    "DU-45": "a failed disk keeps nobody else's writes waiting",
     "DU-57": "a new member without a folder holds no data where all others that do have one",
     "DU-56": "an old folder has no vote, and its replicas rule only where no other holder is left to wait for",
 }

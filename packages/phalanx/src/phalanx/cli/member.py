@@ -6,6 +6,7 @@
 | 1 | it could not be started, or joined no cluster: stderr says why |
 | 2 | the command line or the configuration is wrong, or its data_dir cannot be used as it is |
 | 75 | it was told to leave, and its time to hand over ended before others had all its data: data without a backup is lost |
+| 71 | its disk has failed: it has left, and others hold all that it had; or a write hung, and it has ended as in a crash |
 | 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/process/failure.py`) |
 
 With `--processes` it is the greatest status of the members that were there in the end; 128 + N is that of one which signal N
@@ -23,9 +24,10 @@ from phalanx.cli.log_lines import log_to_stderr
 from phalanx.cli.member_group import MemberGroup
 from phalanx.cli.member_line import MemberLine, line_fields
 from phalanx.cli.member_process import print_ready, serve
-from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.errors import DiskLost, PhalanxError, UsageError
 from phalanx.common.words import counted
 from phalanx.runtime.connections.connection_limits import raise_descriptor_limit
+from phalanx.runtime.disk.disk_thread import DISK_FAILED_STATUS
 from phalanx.runtime.disk.member_disk import DataFolderRefused
 from phalanx.runtime.process.event_loop import new_event_loop
 from phalanx.runtime.process.failure import ProcessEnd
@@ -54,6 +56,9 @@ def run_member(line: MemberLine) -> int:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
             status = runner.run(serve(settings, on_ready, stop_with_stdin=line.stop_with_stdin, on_failure=on_failure))
+        except DiskLost as error:
+            lines.tell(in_one_line(str(error)))
+            status = DISK_FAILED_STATUS
         except PhalanxError as error:  # only a folder is wrong usage now: a port is taken, a seed does not admit us
             lines.tell(in_one_line(str(error)))
             status = WRONG_USAGE if isinstance(error, DataFolderRefused) else FAILED

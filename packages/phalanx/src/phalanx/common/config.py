@@ -277,6 +277,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.master_confirmation_timeout_ms or self.heartbeat_timeout_ms * 3 // 2
 
     @property
+    def disk_timeout_ms(self) -> Millis:
+        """After how long a call of the disk has failed: before others suspect a member whose event loop hangs in a write."""
+        return min(10_000, self.heartbeat_timeout_ms * 3 // 4)
+
+    @property
     def max_bulk_bytes(self) -> int:
         """The limit of all keys and values in one request together: the largest entry fits by itself."""
         return max(self.max_key_bytes + self.max_value_bytes, MIN_BULK_BYTES)

@@ -179,6 +179,10 @@ class MemberFailed(PhalanxError):
     """This member has met something unexpected and ended at once, as in a crash; its cause is the error. Others take over."""
 
 
+class DiskLost(MemberFailed):
+    """The disk of this member has failed, so it has left its cluster in good order. Others hold all that it had."""
+
+
 class ErrorCode(enum.IntEnum):
     """Why a member refused a call. What the caller does next depends on the code alone."""
 

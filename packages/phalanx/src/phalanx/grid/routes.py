@@ -23,7 +23,7 @@ def grid_routes(grid: GridService) -> Routes:
     """Make the handlers of the requests to one member, each of the parts of the grid that it depends on."""
     followed = grid.follower
     idempotency = Idempotency(grid.leader, grid.ownership, grid.replies)
-    memory_admission = MemoryAdmission(grid.memory, grid.evictor, grid.replies)
+    memory_admission = MemoryAdmission(grid.memory, grid.disks, grid.evictor, grid.replies)
     versions = VersionWriter(grid.leader, grid.reads, grid.locks, grid.evictor)
     merges = MergeReceiver(grid.ownership, grid.admission, versions, grid.copies.out)
     sweeps = SweepRequests(grid.admission, grid.leader, grid.scans, grid.copies.chunk_bytes)
@@ -42,6 +42,7 @@ def grid_routes(grid: GridService) -> Routes:
         route(m.CopyAck, grid.on_copy_ack),
         route(m.CopyRefused, grid.on_copy_refused),
         route(m.MemoryReport, grid.on_memory_report),
+        route(m.DiskReport, grid.on_disk_report),
     )
 
 

@@ -24,6 +24,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
 from phalanx.grid.replication.copying import ENTRY_BYTES
+from phalanx.grid.replication.disk_guard import DiskGuard
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.expiry import Expirer
 from phalanx.grid.replication.flow_control import CopyFlow
@@ -55,6 +56,7 @@ from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,
     CopyRefused,
+    DiskReport,
     MemoryReport,
     MigrationCommit,
     MigrationOrder,
@@ -78,6 +80,7 @@ class GridService:
         self.clock = clock
         self.memory = memory = MemoryGuard(self.this, self.all_replicas, outbox, lambda: self.waiting.held_bytes)
         memory.data.owned = self._owned_replicas
+        self.disks = DiskGuard(self.this, memory, guard, outbox)
         self.waiting = WaitingRequests(memory.take)
         self.parked = ParkedRequests(self.waiting, outbox)
         self.replies = Replies(ownership, self.parked, outbox)
@@ -126,8 +129,15 @@ class GridService:
 
     def count_live_bytes(self) -> int:
         """Return the size of all entries in the complete replicas, as they are in copies."""
-        stores = [store for replica in self._replicas() for store in replica.maps.values()]
-        return sum(store.held_bytes + ENTRY_BYTES * len(store.entries) for store in stores)
+        return sum(self.replica_sizes().values())
+
+    def replica_sizes(self) -> dict[int, int]:
+        """Return the size of the entries in the complete replica of each partition, as they are in copies."""
+        replicas = self.follower.replicas | {owned.number: owned.replica for owned in self.ownership.all_owned()}
+        return {
+            partition: sum([store.held_bytes + ENTRY_BYTES * len(store.entries) for store in replica.maps.values()])
+            for partition, replica in replicas.items()
+        }
 
     def _owned_replicas(self) -> list[Replica]:
         return [owned.replica for owned in self.ownership.all_owned()]
@@ -330,6 +340,7 @@ class GridService:
         self.ownership.members = view.members
         self.memory.on_members(view.members)
         self.guard.on_view(view, now)
+        self.disks.on_view(view, now)
         self.follower.view = view.id
         for owned in self.ownership.all_owned():
             owned.on_view(view.id, fact.members, now)
@@ -409,6 +420,10 @@ class GridService:
         if sender in self.ownership.members:
             self.memory.on_report(sender, message, now)
 
+    def on_disk_report(self, sender: MemberId, message: DiskReport, now: Millis) -> None:
+        if sender in self.ownership.members:
+            self.disks.on_report(sender, message, now)
+
     def on_measured(self, measured: MemoryMeasured, now: Millis) -> None:
         """Take a measurement of this process's memory."""
         self.memory.on_measured(measured, self.ownership.confirmed_by, now)
@@ -470,6 +485,7 @@ class GridService:
         return [
             self.parked.alarm,
             Alarm(self.guard),
+            Alarm(self.disks),
             Alarm(self.split_queue, others_follow=True),
             *([pacer.alarm] if pacer is not None else []),
             self.memory.deferred_free.alarm,

@@ -98,5 +98,12 @@ class MemoryKnown(Fact, frozen=True):
     """The latest report of each member that has told this one, and of itself."""
 
 
+class DisksKnown(Fact, frozen=True):
+    """Other members' disks are full or have failed than before, this one's included."""
+
+    full: frozenset[MemberId]
+    failed: frozenset[MemberId]
+
+
 class OrphansMerged(Fact, frozen=True):
     """This member is to leave, and no longer waits for others to merge the orphaned replicas that it keeps."""

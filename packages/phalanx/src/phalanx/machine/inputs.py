@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import Address, ClientId, Lost, MemberId, Millis, Target
-from phalanx.wire.figures import ActivityPoint, DiskReport, MapCalls
+from phalanx.wire.figures import ActivityPoint, DiskFigures, MapCalls
 from phalanx.wire.messages import Message, Request
 
 
@@ -115,7 +116,7 @@ class EventLogChecked(msgspec.Struct, frozen=True):
 class DiskMeasured(msgspec.Struct, frozen=True):
     """How the disk of this member does."""
 
-    report: DiskReport
+    report: DiskFigures
 
 
 class ActivityMeasured(msgspec.Struct, frozen=True):
@@ -129,6 +130,14 @@ class ActivityMeasured(msgspec.Struct, frozen=True):
     maps: tuple[MapCalls, ...]
 
 
+class DiskChecked(msgspec.Struct, frozen=True):
+    """How this member's disk does: when that changes, and each second while it is full or has failed."""
+
+    state: DiskState
+    why: str
+    """In words; empty where nothing is wrong."""
+
+
 class CopyToDisk(msgspec.Struct, frozen=True):
     """The log is long: copy a replica to the disk, so that older parts of the log are not needed for it."""
 
@@ -139,7 +148,9 @@ class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
 
-Input = (
-    Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
-    | MemoryMeasured | SeedsFound | EventLogChecked | DiskMeasured | ActivityMeasured | CopyToDisk
+RareInput = (
+    Started | LinkLost | LinkRefused | LinkUp | LeaveWanted | MemoryMeasured | SeedsFound | EventLogChecked | ActivityMeasured
+    | CopyToDisk | DiskMeasured | DiskChecked
 )  # fmt: skip
+"""All but messages, calls and time."""
+Input = Received | ReceivedTogether | TimePassed | Call | RareInput

@@ -93,7 +93,7 @@ class ConnectionGroup:
         self.dial: Dial = dial if dial is not None else Dialer(self.loop).dial
         self.flow: Flow[FrameConnection] = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
-        self.before_output: Callable[[], None] = _nothing
+        self.before_output: Callable[[], object] = _nothing
         """Called before any bytes of this group's connections leave: what they tell of is to be on the disk first."""
         self.gathers_output: Callable[[], bool] | None = None
         """Returns whether `before_output` has something to do that takes a while: then what could be sent at once waits for the end of
@@ -272,6 +272,8 @@ class FrameConnection(asyncio.Protocol):
         self._group.before_output()
         data = b"".join(self._out)
         self._out.clear()
+        if self.is_closing:
+            return  # what it tells of is not on the disk
         self.written += len(data)
         if self._records is not None:
             data = self._records.sign(data)

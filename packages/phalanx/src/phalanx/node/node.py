@@ -33,6 +33,7 @@ from phalanx.grid.service import GridService
 from phalanx.machine.alarms import Alarm, Alarms
 from phalanx.machine.effects import Effect, Finished, TableChanged, ViewChanged
 from phalanx.machine.facts import (
+    DisksKnown,
     EvacuationOver,
     IncarnationOver,
     MembershipChanged,
@@ -48,6 +49,7 @@ from phalanx.machine.inputs import (
     ActivityMeasured,
     Call,
     CopyToDisk,
+    DiskChecked,
     DiskMeasured,
     EventLogChecked,
     Input,
@@ -56,6 +58,7 @@ from phalanx.machine.inputs import (
     LinkRefused,
     LinkUp,
     MemoryMeasured,
+    RareInput,
     Received,
     ReceivedTogether,
     SeedsFound,
@@ -357,12 +360,7 @@ class Node:
 
     # --- routing ---------------------------------------------------------------------------------------------------
 
-    def _handle_other(
-        self,
-        event: Started | LinkLost | LinkRefused | LinkUp | LeaveWanted | MemoryMeasured | SeedsFound | EventLogChecked
-        | DiskMeasured | ActivityMeasured | CopyToDisk,
-        now: Millis,
-    ) -> None:  # fmt: skip
+    def _handle_other(self, event: RareInput, now: Millis) -> None:
         match event:
             case LinkLost(peer) | LinkRefused(peer):
                 deserted = self._departures.on_link(event)
@@ -390,6 +388,10 @@ class Node:
                 self._activity.on_measured(event, now)
             case CopyToDisk(partition):
                 self.grid.disk_copies.begin(partition, now)
+            case DiskChecked():
+                self.grid.disks.on_checked(event, now)
+                if self.grid.disks.lets_leave(self.installed_table.table):
+                    self.data_merging.on_leave_wanted(now)
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:
@@ -411,6 +413,7 @@ class Node:
             interest(MembershipChanged, installed_table.on_membership),
             interest_in_both(MembershipChanged, TableConfirmed, coordinator.on_membership),
             interest(MemoryKnown, coordinator.on_memory),
+            interest(DisksKnown, coordinator.on_disks),
             interest(NewView, self._on_view),
             interest(NewView, data_merging.on_view),
             interest(NewView, grid.on_view),

@@ -12,7 +12,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route
 from phalanx.membership.service import MembershipService
 from phalanx.node.inquiries import not_joined
-from phalanx.wire.figures import DiskReport
+from phalanx.wire.figures import DiskFigures
 from phalanx.wire.messages import GetSafety, SafetyReply
 
 
@@ -27,7 +27,7 @@ class SafetyInquiries:
         """Why this member's event log cannot be written, as its driver told last; empty: it can."""
         self.restart_wait: RestartWait | None = None
         """For whom the cluster waits, which was switched off; None: for nobody."""
-        self.disk: DiskReport | None = None
+        self.disk: DiskFigures | None = None
         """How this member's disk does, as its driver told last; None: it has no folder."""
 
     def routes(self) -> Routes:
@@ -43,7 +43,11 @@ class SafetyInquiries:
         wanted = min(configured, max(len(view.data_members), 1))
         present = [member in view for member in table.members]
         mine = table.members.index(grid.this) if grid.this in table.members else HOLE - 1
-        copies = [sum(present[i] for i in row if i != HOLE) for row in table.rows if mine in row]
+        held = [row for row in table.rows if mine in row]
+        copies = [sum(present[i] for i in row if i != HOLE) for row in held]
+        disks = grid.disks
+        works = [member not in disks.failed for member in table.members]
+        one_disk = sum(len(row) > 1 and [i for i in row if i != HOLE and works[i]] == [mine] for row in held)
         owned = sum(1 for row in table.rows if row and row[0] == mine)
         late = [partition for partition, each in grid.leader.unsettled.items() if each.has_late_backup(now)]
         # Their backups are asked what they have when they are divided.
@@ -54,5 +58,5 @@ class SafetyInquiries:
             request.id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
             self._orphaned.partition_count(), self._orphaned.entry_count(),
-            grid.memory.used, grid.memory.limit, self.event_log_problem, self.restart_wait, self.disk,
+            grid.memory.used, grid.memory.limit, self.event_log_problem, self.restart_wait, self.disk, one_disk, disks.problem,
         )  # fmt: skip

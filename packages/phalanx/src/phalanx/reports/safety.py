@@ -21,12 +21,13 @@ from phalanx.common.restart_wait import wait_in_words
 from phalanx.common.words import counted
 from phalanx.reports.partitions import wait_as_object
 from phalanx.reports.progress import waits_of
-from phalanx.wire.figures import DiskReport
+from phalanx.wire.figures import DiskFigures
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
 DRAIN = "stop it with SIGTERM: it hands over its data, then leaves"
 START_ANOTHER = "start another member first"
+NEW_DISK = "stop the member whose disk has failed, and start it again with an empty folder on a disk that works"
 MORE_MEMORY = "start another member first, remove entries, or raise memory_limit of the members"
 
 
@@ -108,11 +109,11 @@ def against_all(found: Judgement, reason: Reason) -> Judgement:
     return Judgement(found.member, [reason, *found.against_kill], [reason, *found.against_leaving], found.notes)
 
 
-def disk_as_object(disk: DiskReport | None) -> dict[str, Any] | None:
+def disk_as_object(disk: DiskFigures | None) -> dict[str, Any] | None:
     """Return how the disk of a member does, without what names its file system; None: it has no folder."""
     if disk is None:
         return None
-    return {name: getattr(disk, name) for name in DiskReport.__struct_fields__ if name != "device"}
+    return {name: getattr(disk, name) for name in DiskFigures.__struct_fields__ if name != "device"}
 
 
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:
@@ -142,6 +143,9 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
         has = "has" if own.lacking == 1 else "have"
         said = f"{_partitions(own.lacking)} that it holds {has} fewer than {own.wanted_replicas} replicas"
         yield Reason("lacking_here", own.lacking, said)
+    if own.one_disk:
+        said = f"there is one disk with {own.one_disk:,} of its partitions, its own: others hold them in memory only, because their disks have failed"
+        yield Reason("one_disk", own.one_disk, said, NEW_DISK)
     if own.unconfirmed:
         has = "has" if own.unconfirmed == 1 else "have"
         said = f"{_partitions(own.unconfirmed)} that it owns {has} a backup that has not confirmed everything"

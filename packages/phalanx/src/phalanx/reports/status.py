@@ -50,6 +50,8 @@ def problems(seen: Seen, answers: dict[MemberId, MemberAnswer | None]) -> list[s
             found.append(f"{name} keeps {kept} of a side that gave up its cluster")
         if 0 < safety.memory_limit <= safety.memory_used:
             found.append(f"{name} refuses writes that need more memory: its memory is full")
+        if safety.disk_problem:
+            found.append(f"{name} has trouble with its disk: {safety.disk_problem}")
         if safety.event_log_problem:
             found.append(
                 f"{name} cannot write its event log ({safety.event_log_problem}): events wait, and are lost if too many wait"

@@ -19,13 +19,13 @@ import msgspec
 
 import phalanx
 from phalanx.common.durations import Duration, to_seconds
-from phalanx.common.errors import JoinFailed, MemberFailed
+from phalanx.common.errors import ErrorCode, JoinFailed, MemberFailed
 from phalanx.common.ids import Address, MemberId, address_of, member_id
 from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import CopyToDisk, Input, LeaveWanted, Started, TimePassed
+from phalanx.machine.inputs import CopyToDisk, DiskChecked, Input, LeaveWanted, Started, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
 from phalanx.net.deadline_timer import DeadlineTimer
@@ -40,7 +40,7 @@ from phalanx.runtime.connections.links import Links
 from phalanx.runtime.connections.overload import Overload
 from phalanx.runtime.discovery.port_range import find_members
 from phalanx.runtime.discovery.presence import Presence
-from phalanx.runtime.disk.member_disk import MemberDisk
+from phalanx.runtime.disk.member_disk import UNWRITTEN, MemberDisk
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
 from phalanx.runtime.http_port import make_http_server
@@ -58,6 +58,7 @@ from phalanx.runtime.statistics.recent_events import RecentEvents
 from phalanx.runtime.statistics.slow_turns import SlowTurns
 from phalanx.runtime.statistics.slow_updates import SlowUpdates
 from phalanx.wire.join_events import Joined, Left
+from phalanx.wire.messages import ErrorReply
 from phalanx.wire.view_events import ClusterStarted
 
 logger = SafeLogger("phalanx.member")
@@ -293,7 +294,7 @@ class MemberDriver(PublicNames):
                 may_hold=limits_of(config.memory_limit, available_memory()).ceiling,
                 progress=self._reading,
             )
-            self._group.before_output = self.caller.before_output = self.disk.write
+            self._group.before_output, self.caller.before_output = self.disk.write, self.disk.write_for_program
             self._group.gathers_output = self.disk.is_due
             if (restoration := self.disk.restoration) is not None and restoration.partition_count:
                 # What is on the disk counts: the number of partitions changes while the cluster runs.
@@ -341,7 +342,13 @@ class MemberDriver(PublicNames):
             log=disk.log if disk is not None else None,
         )
         if disk is not None and after is None:
-            disk.begin(lambda: (self.node.this, self.node.clock), self.fail)
+            disk.begin(
+                lambda: (self.node.this, self.node.clock),
+                lambda state, why: self._group.call(self.feed, DiskChecked(state, why)),
+                self._break_off_connections,
+                lambda: self.node.grid.replica_sizes(),
+                config.disk_timeout_ms / 1000,
+            )
         self._reading = None
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
@@ -418,8 +425,8 @@ class MemberDriver(PublicNames):
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Answer(reply):
-                if self.disk is not None:
-                    self.disk.write()
+                if self.disk is not None and not self.disk.write():
+                    reply = ErrorReply(reply.id, ErrorCode.INDETERMINATE, UNWRITTEN)
                 self.caller.answered(reply)
             case Record(event):
                 self._events.record(event)
@@ -444,7 +451,8 @@ class MemberDriver(PublicNames):
         if self._ended.done():
             return
         if not effect.rejoin:
-            self._end(JoinFailed(effect.reason) if effect.failed else None)
+            lost = self.disk.lost if self.disk is not None and not self._is_to_leave else None
+            self._end(JoinFailed(effect.reason) if effect.failed else lost)
             return
         port = int(self.address.rpartition(":")[2])
         logger.info("%s rejoins through %s", self.address, ", ".join(map(address_of, effect.rejoin)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.wire import (
+    disk_events,
     join_events,
     log_events,
     memory_events,
@@ -22,7 +23,7 @@ from phalanx.wire import (
 from phalanx.wire.event import Event
 
 MODULES = (
-    join_events, view_events, suspicion_events, table_events, merge_events, memory_events, update_events, log_events,
+    join_events, view_events, suspicion_events, table_events, merge_events, memory_events, disk_events, update_events, log_events,
 )  # fmt: skip
 """The modules of events, in the order in which the reference shows them."""
 

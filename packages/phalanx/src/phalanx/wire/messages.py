@@ -42,6 +42,7 @@ from phalanx.wire.cluster_requests import (
     ReplaceContent,
     Replacement,
 )
+from phalanx.wire.disk_messages import DiskReport
 from phalanx.wire.key_requests import (
     AcquireLock,
     Contains,
@@ -188,7 +189,7 @@ ReplicationMessage = (
     Mutation | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
 )  # fmt: skip
-MemoryMessage = MemoryReport | CopyRefused
+MemoryMessage = MemoryReport | CopyRefused | DiskReport
 MergeMessage = KeptQuery | KeptAnswer | KeptReport
 MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains | GetTimeToLive | GetLock
@@ -276,6 +277,7 @@ __all__ = [
     "CopyRefused",
     "CopyStart",
     "CountReply",
+    "DiskReport",
     "DoneReply",
     "ErrorReply",
     "ExplicitSuspicion",

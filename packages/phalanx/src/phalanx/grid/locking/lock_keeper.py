@@ -379,10 +379,10 @@ class LockKeeper:
             if state.holders and state.permits != waiter.permits:
                 text = _other_permits(target_of(name), state, waiter.permits)
                 self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.INVALID, text)
-            elif guard.watches(name) and (why := guard.why_refused(name, is_write=True, now=now)):
+            elif guard.watches(name) and (refusal := guard.find_refusal(name, is_write=True, now=now)):
                 # 1. It waits, and is entitled to. 2. The view shrinks. 3. The lock becomes free on the side that is too
                 # small by now, where nothing can be granted.
-                self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+                self._replies.fail(waiter.caller, waiter.request_id, *refusal)
             else:
                 state = self._grant(lock, place, state, waiter, now)
         return state

@@ -107,7 +107,7 @@ class MergeReceiver:
         """Merge versions of some keys of one map. All keys must be owned here, or nothing is done."""
         call = GridCall(sender, message, now)
         owned_ones = self._admission.owners_of(call, message.keys)
-        if owned_ones is None:
+        if owned_ones is None or self._admission.refuse_without_disk(call):
             return
         lengths = {len(each) for each in (message.ttls, message.accessed, message.hits, message.idles) if each} | {
             len(message.versions)

@@ -116,6 +116,8 @@ class MemoryGuard:
         self._heard_at: dict[MemberId, Millis] = {}
         self.full_peers: frozenset[MemberId] = frozenset()
         """The other members that have said that they are full."""
+        self._is_shut = False
+        """Whether a disk is full, so that each write is looked at closely."""
         self._members: tuple[MemberId, ...] = ()
         self._last_report: tuple[MemberId | None, int, Millis] = (None, 0, 0)
         """Master, use and time of the last report to the master."""
@@ -239,7 +241,9 @@ class MemoryGuard:
         if was_full != is_full:
             self._out.record(MemoryFull(is_full, self.used, self.limit, self.resident))
         self._look_again()
-        if not self.limit:
+        if self._is_shut:
+            self.alone_until = NOTHING
+        elif not self.limit:
             self.alone_until = UNLIMITED
         else:
             is_roomy = self.room >= ALONE_ROOM and self.resident * 2 < self.limit
@@ -263,7 +267,19 @@ class MemoryGuard:
         else:
             left = min(self.limit - self.used, self._ceiling - self.resident)
         self._left_before = left
-        self.room = self._room_before = NOTHING if self.full_peers else left
+        self.room = self._room_before = NOTHING if self.full_peers or self._is_shut else left
+
+    def shut(self, *, is_shut: bool) -> None:
+        """Let each write be looked at closely because a disk is full, or no longer."""
+        if is_shut != self._is_shut:
+            self._is_shut = is_shut
+            self._close_or_open()
+
+    def _close_or_open(self) -> None:
+        """Work out `room` anew after another member, or a disk, became full, or is full no more."""
+        self._note_taken()
+        self.room = self._room_before = NOTHING if self.full_peers or self._is_shut else self._left_before
+        self.alone_until = NOTHING
 
     # --- other members ----------------------------------------------------------------------------------------------
 
@@ -296,9 +312,7 @@ class MemoryGuard:
         if full != self.full_peers:
             was_closed, self.full_peers = bool(self.full_peers), full
             if was_closed != bool(full):
-                self._note_taken()
-                self.room = self._room_before = NOTHING if full else self._left_before
-                self.alone_until = NOTHING
+                self._close_or_open()
 
     def _report(self) -> MemoryReport:
         return MemoryReport(self.used, self.limit, max(self.used - self._base, 0), self.is_full)

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_plan import MapPlan
@@ -209,8 +208,8 @@ class OwnedPartition:
         arrival."""
         guard, reply = self._guard, write.reply
         is_watched = guard is not None and guard.is_watchful and write.map and guard.watches(write.map)
-        if is_watched and (why := guard.why_withheld(write.map, now)):  # type: ignore[union-attr]  # it is watched
-            reply = ErrorReply(reply.id, ErrorCode.INDETERMINATE, why)
+        if is_watched and (withheld := guard.find_withheld(write.map, now)):  # type: ignore[union-attr]  # it is watched
+            reply = ErrorReply(reply.id, *withheld)
         self._out.send(write.caller, reply)
 
     def _forget(self) -> None:

@@ -14,12 +14,15 @@ beside a single owner would protect nothing.
 
 A side that was cut off answers as before until its view shrinks; the failure detector decides how long that takes.
 With `lease_ms`, a map that needs the majority stops earlier: when the lease of its owner is over.
+
+Every map refuses writes at a member whose disk has failed (`disk_guard`), in the same way.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_plan import REMEMBERED_NAMES, MapPlan
@@ -29,6 +32,13 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.table_events import ProtectionChanged
 
 REMEDY = "start or reconnect members, or change this with 'phalanx map protect'"
+
+
+class WriteRefusal(NamedTuple):
+    """Why a request is refused, or a write not acknowledged."""
+
+    code: ErrorCode
+    text: str
 
 
 class MajorityQuestion(Protocol):
@@ -52,6 +62,8 @@ class ProtectionGuard:
         """Whether any map can be refused. If not, this check is all that an operation costs."""
         self.live = 0
         """The number of members of the installed view that hold data."""
+        self.disk: WriteRefusal | None = None
+        """What writes are told because this member's disk has failed; None: it has not."""
         self._plan = plan
         self._majority = majority
         self._out = outbox
@@ -79,6 +91,11 @@ class ProtectionGuard:
             self._is_protected.clear()
             self._look(now)
 
+    def on_disk(self, refusal: WriteRefusal | None, now: Millis) -> None:
+        """Refuse all writes because the disk of this member has failed. None: it has not."""
+        self.disk = refusal
+        self._look(now)
+
     def next_deadline(self) -> Millis | None:
         """Return when to check the majority again: it can be lost, or come back, with time alone."""
         return self._look_at if self._wants_majority else None
@@ -95,10 +112,17 @@ class ProtectionGuard:
             if len(self._is_protected) >= REMEMBERED_NAMES:
                 self._is_protected.clear()
             is_protected = self._is_protected[name] = self._plan.of(name).protection.is_on
-        return is_protected and self.is_watchful
+        return (is_protected or self.disk is not None) and self.is_watchful
+
+    def find_refusal(self, name: str, *, is_write: bool, now: Millis) -> WriteRefusal | None:
+        """Return why the map must not be read or written here now; None: it can be."""
+        why = self.why_refused(name, is_write=is_write, now=now)
+        if why:
+            return WriteRefusal(ErrorCode.NOT_ENOUGH_MEMBERS, why)
+        return self.disk if is_write else None
 
     def why_refused(self, name: str, *, is_write: bool, now: Millis) -> str:
-        """Say why the map must not be read or written here now; empty: it can be."""
+        """Say why the map's protection forbids to read or write it here now; empty: it does not."""
         protection = self._plan.of(name).protection
         if not (protection.writes if is_write else protection.reads):
             return ""
@@ -107,10 +131,16 @@ class ProtectionGuard:
             return ""
         return f"map {target_of(name)!r} refuses {'writes' if is_write else 'reads'}: {lacking}; {REMEDY}"
 
-    def why_withheld(self, name: str, now: Millis) -> str:
-        """Say why a write that was applied here must not be acknowledged; empty: it can be."""
-        refusal = self.why_refused(name, is_write=True, now=now)
-        return f"it was applied here and is not confirmed: {refusal}" if refusal else ""
+    def find_withheld(self, name: str, now: Millis) -> WriteRefusal | None:
+        """Return why a write that was applied here must not be acknowledged; None: it can be.
+
+        A caller that can ask another owner soon asks that one: its answer holds.
+        """
+        refusal = self.find_refusal(name, is_write=True, now=now)
+        if refusal is None:
+            return None
+        code = ErrorCode.OWNERSHIP_LOST if refusal.code is ErrorCode.NOT_READY else ErrorCode.INDETERMINATE
+        return WriteRefusal(code, f"it was applied here and is not confirmed: {refusal.text}")
 
     def _lacking(self, protection: Protection, now: Millis) -> str:
         """Say which requirement is not met here; empty: all are met."""
@@ -132,7 +162,7 @@ class ProtectionGuard:
         protections = plan.protections
         self._look_at = now + self._look_every_ms
         self._wants_majority = any(protection.majority for protection in protections)
-        self.is_watchful = self._wants_majority or any(map(self._is_too_small, protections))
+        self.is_watchful = self._wants_majority or self.disk is not None or any(map(self._is_too_small, protections))
         if self._view is None or not (protections or self._refusing):
             return
         wished = {"*": plan.usual.protection} | {n: c.protection for n, c in plan.maps if c.protection is not None}

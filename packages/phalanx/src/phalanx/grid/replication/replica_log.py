@@ -4,7 +4,7 @@ The disk follows a member as a backup follows an owner. Whoever changes a replic
 chunk of a copy, another epoch. The driver takes what was added and writes it before anything leaves the member that
 tells of it. Reading the records back, in order, gives the replicas as they were in memory (`disk.replay`).
 
-A member without a folder has a log that is off: nothing is added.
+A member without a folder has a log that is off: nothing is added. So it is when its disk has failed.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ class ReplicaLog:
 
     def __repr__(self) -> str:
         return f"ReplicaLog(last_lsn={self.last_lsn}, is_on={self.is_on}, new={len(self._records)})"
+
+    def end(self) -> None:
+        """Forget what was added and not taken, and take nothing any more: it cannot be written."""
+        self.is_on = False
+        self._records.clear()
+        self._keys.clear()
+        self._values.clear()
 
     def add(self, body: DiskRecord, *, to_copy: bool = False) -> None:
         """Add a record. `to_copy`: what it changes is a copy that arrives, and not a replica."""

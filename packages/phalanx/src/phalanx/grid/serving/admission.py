@@ -19,7 +19,7 @@ from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.grid.replication.call import GridCall, PartitionCall
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
-from phalanx.grid.replication.protection import ProtectionGuard
+from phalanx.grid.replication.protection import ProtectionGuard, WriteRefusal
 from phalanx.grid.serving.idempotency import was_noted
 from phalanx.grid.serving.replies import Replies
 from phalanx.wire.key_requests import MAP_IDLE
@@ -62,27 +62,34 @@ class RequestAdmission:
 
     def refuse_protected(self, call: PartitionCall[KeyRequest | UpdateWhere]) -> bool:
         """Refuse a request that the map's protection forbids. Return whether it was refused."""
-        request, why = call.request, self._why_protected(call)
-        if not why:
+        request, refusal = call.request, self._find_refusal(call)
+        if refusal is None:
             return False
-        if isinstance(request, OPERATIONS) and was_noted(call.owned, call.caller, request):
+        will_be_asked_again = refusal.code is ErrorCode.NOT_READY
+        if not will_be_asked_again and isinstance(request, OPERATIONS) and was_noted(call.owned, call.caller, request):
             # An earlier try was applied, and the caller may not know. This side must not say what became of it.
-            self.refuse(call, ErrorCode.INDETERMINATE, f"an earlier try was applied or is over: {why}")
+            self.refuse(call, ErrorCode.INDETERMINATE, f"an earlier try was applied or is over: {refusal.text}")
         else:
-            self.refuse(call, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+            self.refuse(call, *refusal)
         return True
 
-    def _why_protected(self, call: GridCall[KeyRequest | BulkRequest]) -> str:
-        """Say why the map's protection refuses a request; empty: it does not."""
+    def _find_refusal(self, call: GridCall[KeyRequest | BulkRequest]) -> WriteRefusal | None:
+        """Return why the map's protection, or this member's disk, refuses a request; None: they do not."""
         request, guard = call.request, self.guard
         if not guard.watches(request.map):
-            return ""
-        return guard.why_refused(request.map, is_write=isinstance(request, WRITES), now=call.now)
+            return None
+        return guard.find_refusal(request.map, is_write=isinstance(request, WRITES), now=call.now)
 
     def _refuse_protected_bulk(self, call: GridCall[BulkRequest]) -> bool:
-        if why := self._why_protected(call):
-            self.refuse(call, ErrorCode.NOT_ENOUGH_MEMBERS, why)
-        return bool(why)
+        if (refusal := self._find_refusal(call)) is not None:
+            self.refuse(call, *refusal)
+        return refusal is not None
+
+    def refuse_without_disk(self, call: GridCall[BulkRequest]) -> bool:
+        """Refuse what the map's protection does not concern if this member's disk has failed. Return whether it was refused."""
+        if (refusal := self.guard.disk) is not None:
+            self.refuse(call, *refusal)
+        return refusal is not None
 
     def owned_at(self, partition: int) -> OwnedPartition:
         return known(

@@ -1,4 +1,4 @@
-"""Check whether a member, and those that hold replicas with it, have memory for a write; if not, tell the caller.
+"""Check whether a member, and those that hold replicas with it, have memory and disk for a write; if not, tell the caller.
 
 A write that makes nothing larger is allowed when memory is full, and so is one into a map at its bound, because it
 evicts as much as it brings. An event of a journal is growth, unless the journal drops another one for it.
@@ -14,6 +14,7 @@ from phalanx.common.hidden_maps import target_of
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.call import GridCall, PartitionCall
+from phalanx.grid.replication.disk_guard import DiskGuard
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -27,8 +28,9 @@ BOUNDED = MapStore()
 class MemoryAdmission:
     """Refuses writes for which there is no memory."""
 
-    def __init__(self, memory: MemoryGuard, evictor: Evictor, replies: Replies) -> None:
+    def __init__(self, memory: MemoryGuard, disks: DiskGuard, evictor: Evictor, replies: Replies) -> None:
         self._memory = memory
+        self._disks = disks
         self._evictor = evictor
         self._replies = replies
 
@@ -82,7 +84,9 @@ class MemoryAdmission:
         growing: Sequence[OwnedPartition],
     ) -> bool:
         replicas = {member for owned in growing for member in owned.streams}
-        why = self._memory.why_refused(target_of(name), grows_by, replicas, call.now)
+        name = target_of(name)
+        why = self._memory.why_refused(name, grows_by, replicas, call.now)
+        why = why or self._disks.why_refused(name, grows_by, replicas)
         if why:
             self._replies.refuse(call, ErrorCode.GRID_FULL, why)
         return bool(why)

@@ -1,4 +1,4 @@
-"""On the master: which members have no memory for further replicas, and whether the loss of one would fit in the others.
+"""On the master: which members have no memory, or no disk, for further replicas, and whether the loss of one would fit in the others.
 
 A full member gets no replica that it does not hold. Where a partition lacks one, or a member leaves, another member
 takes it (`substitute_replicas`); a replica that only balances the load waits until the member has room.
@@ -43,17 +43,24 @@ class ClusterMemory:
 
     def __init__(self, outbox: Outbox) -> None:
         self._out = outbox
-        self.full: frozenset[MemberId] = frozenset()
-        """Members that are full by their last reports."""
+        self._full: frozenset[MemberId] = frozenset()
+        """Members whose memory is full by their last reports."""
+        self.without_disk: frozenset[MemberId] = frozenset()
+        """Members whose disks are full or have failed."""
         self.shortage: MissingMemory | None = None
         """The loss that would not fit; None: each would, or it is not known."""
 
     def __repr__(self) -> str:
         return f"ClusterMemory(full={sorted(self.full)}, shortage={self.shortage})"
 
+    @property
+    def full(self) -> frozenset[MemberId]:
+        """Return the members that get no further replicas."""
+        return self._full | self.without_disk
+
     def forget(self) -> None:
-        """Forget everything: this member is not the master any more."""
-        self.full, self.shortage = frozenset(), None
+        """Forget what members have said of their memory: this member is not the master any more."""
+        self._full, self.shortage = frozenset(), None
 
     def take(self, reports: Mapping[MemberId, MemoryReport], holders: Sequence[MemberId], replicas: int) -> bool:
         """Take the members' memory reports. Return whether other members are full than before.
@@ -66,7 +73,7 @@ class ClusterMemory:
             self._out.record(ClusterMemoryShort(short is not None, worst.member, worst.needed, worst.room))
         self.shortage = short
         full = frozenset(member for member in holders if member in reports and reports[member].is_full)
-        is_other, self.full = full != self.full, full
+        is_other, self._full = full != self._full, full
         return is_other
 
     def pairs(self, owners: Collection[MemberId]) -> set[tuple[MemberId, MemberId]]:

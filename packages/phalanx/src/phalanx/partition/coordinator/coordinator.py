@@ -16,7 +16,7 @@ from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import Slots
 from phalanx.common.view import MembersView
-from phalanx.machine.facts import IncarnationOver, MembershipChanged, MemoryKnown, TableConfirmed
+from phalanx.machine.facts import DisksKnown, IncarnationOver, MembershipChanged, MemoryKnown, TableConfirmed
 from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route
 from phalanx.partition.coordinator.dormant_partitions import DormantPartitions
@@ -254,6 +254,14 @@ class PartitionCoordinator:
             self._rebalancer.replan("other members have memory for replicas")
             self._go_on(now)
 
+    def on_disks(self, fact: DisksKnown, now: Millis) -> None:
+        """Take what members have said of their disks: what is on failed ones moves away, and full ones get nothing."""
+        had_failed, self._eligible.failed = self._eligible.failed, fact.failed
+        self.memory.without_disk = fact.full | fact.failed
+        if self.decides:
+            self._rebalancer.replan("disks have failed" if fact.failed != had_failed else "other disks have room")
+            self._go_on(now)
+
     def acknowledge_losses(self, ids: Collection[str], by: str, now: Millis) -> str:
         """Remove losses from the table. Return why not yet; empty: done. Raises `UsageError` for unknown ids."""
         refusal = self.losses.acknowledge(ids, by, now)
@@ -376,7 +384,7 @@ class PartitionCoordinator:
             return
         if self._local.has_folder and not self._has_majority():
             return  # those who are missing can have in their folders what the partitions had before
-        members = self._eligible.staying()
+        members = self._eligible.working()
         if not members:
             return
         nobody: list[Slots] = [()] * self._installed.table.partition_count

@@ -1,7 +1,8 @@
 """On the master: which members can hold replicas, how many each partition should have, and the target rows.
 
 All data members that do not want to leave share all partitions. A member that was just admitted takes part when the
-master has first heard from it.
+master has first heard from it. A member whose disk has failed gets nothing any more, and keeps what it holds only where there
+are too few others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class EligibleMembers:
         self._publication = publication
         self.leaving: Collection[MemberId] = ()
         """Members that hand over all their replicas."""
+        self.failed: frozenset[MemberId] = frozenset()
+        """Members whose disks have failed."""
 
     def update(self, before: MembersView | None, view: MembersView, leaving: Collection[MemberId]) -> str:
         """Take the present members. Return why targets must be planned again; empty: they need not."""
@@ -40,6 +43,16 @@ class EligibleMembers:
         """Return the data members that do not want to leave."""
         return [member for member in self._publication.joined().data_members if member not in self.leaving]
 
+    def working(self) -> list[MemberId]:
+        """Return those of them whose disks work; all of them if none works."""
+        staying = self.staying()
+        return [member for member in staying if member not in self.failed] or staying
+
+    def uncounted(self) -> list[MemberId]:
+        """Return the members whose replicas do not count as such: they leave, or their disks have failed and others' work."""
+        working = self.working()
+        return [*self.leaving, *sorted(member for member in self.failed if member not in working)]
+
     def ready(self) -> Collection[MemberId]:
         """Return the members that can get replicas. A member that was just admitted can after it was first heard."""
         return {self._publication.this, *self._publication.confirmed}
@@ -47,11 +60,12 @@ class EligibleMembers:
     def sharing(self) -> list[MemberId]:
         """Return the members that share the replicas now."""
         ready = {*self.ready(), *self._publication.table.members}
-        members = self.staying()
+        members = self.working()
         if any(member not in ready for member in members):
             # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
             # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
             members = [member for member in self._publication.joined().data_members if member in ready]
+            members = [member for member in members if member not in self.failed] or members
         return members
 
     def takers(self, kept: Collection[MemberId]) -> list[MemberId]:
@@ -62,7 +76,7 @@ class EligibleMembers:
 
     def wanted(self) -> int:
         """Return how many replicas each partition should have."""
-        return min(self._publication.table.maps.depth + 1, len(self.staying()))
+        return min(self._publication.table.maps.depth + 1, len(self.working()))
 
     def know_table(self) -> bool:
         """Return whether every other member that stays has the present table: then the next master will find it."""
@@ -72,15 +86,26 @@ class EligibleMembers:
     # --- who should have what --------------------------------------------------------------------------------------
 
     def rows_for(self, members: list[MemberId], rows: Sequence[Slots]) -> list[tuple[MemberId, ...]]:
-        """Return the replicas that each partition should have, shared among these members with few moves."""
+        """Return the replicas that each partition should have, shared among these members with few moves.
+
+        Where they are too few, members whose disks have failed keep what they hold.
+        """
         special = dict(self._publication.joined().traits)
         all_traits = [(member, special.get(member, USUAL)) for member in members]
         candidates = [Candidate(member, traits.weight, traits.zone, host_of(member)) for member, traits in all_traits]
-        return assign(rows, candidates, self._publication.table.maps.depth)
+        depth = self._publication.table.maps.depth
+        assigned = assign(rows, candidates, depth)
+        if not self.failed or len(members) > depth:
+            return assigned
+        keeps = [member for member in self.staying() if member in self.failed and member not in members]
+        return [
+            (*target, *[member for member in row if member in keeps][: depth + 1 - len(target)])
+            for target, row in zip(assigned, rows, strict=True)
+        ]
 
     def rows_for_lost(self, result: Repair) -> dict[int, Slots]:
         """Return new, empty replicas for partitions that have lost all replicas, balanced with the others."""
-        members = self.staying() or list(self._publication.joined().data_members)
+        members = self.working() or list(self._publication.joined().data_members)
         if not result.lost or not members:
             # Without data members the rows stay empty until there is one.
             return {}

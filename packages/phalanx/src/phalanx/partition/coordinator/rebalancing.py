@@ -22,6 +22,7 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.partition.coordinator.cluster_memory import ClusterMemory
 from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.coordinator.evacuation import EvacuationProgress, find_endangered
+from phalanx.partition.coordinator.failed_disks import DiskRedundancy, find_exchanges
 from phalanx.partition.coordinator.loss_records import LossRecords
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
 from phalanx.partition.coordinator.redundancy import Redundancy
@@ -30,6 +31,7 @@ from phalanx.partition.coordinator.table_publication import LostRows, TablePubli
 from phalanx.partition.migration_phases import MigrationOutcome
 from phalanx.partition.migrations import Migrations
 from phalanx.partition.recovery.repair import repair
+from phalanx.partition.row_steps import row_after
 from phalanx.wire.table_events import (
     PartitionLost,
     PartitionsAssigned,
@@ -61,6 +63,9 @@ class Rebalancer:
         self.migrations = Migrations(local.config, local.out)
         self.memory = ClusterMemory(local.out)
         self.redundancy = Redundancy(publication, eligible, local.out)
+        self._disks = DiskRedundancy(eligible, local.out)
+        self._exchanged: set[int] = set()
+        """Partitions whose owners' disks have failed, and that are to get a backup as their owner before anything else moves."""
         self._evacuation = EvacuationProgress(local.out)
         self._replan_reason = ""
         """Why targets must be planned again; empty: they need not."""
@@ -85,6 +90,7 @@ class Rebalancer:
     def forget(self) -> None:
         """Forget everything: another member leads."""
         self._split_to = 0
+        self._exchanged.clear()
         self.memory.forget()
         self.migrations.forget_all()
 
@@ -180,8 +186,16 @@ class Rebalancer:
                 self._publication.change_rows({partition: outcome.row}, now, at_once=moves_ownership)
                 if self._evacuation.is_halfway(partition):
                     self._replan_reason = "backups that can be reached stand in for others"
+                self._note_exchange(partition)
             self._publication.note_completed(outcome)
             self.migrations.on_row_changed(partition, self._publication.table)
+
+    def _note_exchange(self, partition: int) -> None:
+        """Note a row that has changed; when the last owner with a failed disk is replaced, others can move."""
+        if partition in self._exchanged:
+            self._exchanged.discard(partition)
+            if not self._exchanged:
+                self._replan_reason = "owners have working disks"
 
     # --- more partitions -------------------------------------------------------------------------------------------
 
@@ -244,6 +258,7 @@ class Rebalancer:
         if not self._split_to:
             self._start_migrations(now)
         self.redundancy.note(now)
+        self._disks.note(self._publication.table)
         if self._replan_reason:
             self.plan_again_at = now + self._retry_ms
 
@@ -255,15 +270,29 @@ class Rebalancer:
         )  # fmt: skip
 
     def _plan(self, now: Millis) -> None:
+        rows = self._rows_to_come() if self._eligible.failed else []
+        exchanges = find_exchanges(rows, self._eligible)
+        self._exchanged = set(exchanges)
         if (order := self._evacuation.order) is not None:
             takers, doubtful = self._eligible.takers(order.kept), self.migrations.unreachable(now)
             target = self._evacuation.targets(self._publication.table, takers, doubtful, self.memory.full, now)
+        elif exchanges:
+            target = [exchanges.get(partition, row) for partition, row in enumerate(rows)]
         elif (members := self._eligible.sharing()) or not self._publication.joined().data_members:
             target = self._shares(members, now)
         else:
             return  # The members that could share have yet to be heard.
         reason, self._replan_reason = self._replan_reason, ""
         self.apply(self.migrations.plan(self._publication.table, target, self._eligible.wanted(), reason), now)
+
+    def _rows_to_come(self) -> list[Slots]:
+        """Return each row as it is when its migration under way has ended.
+
+        1. A backup is copied to D. 2. The disk of C fails, and the present rows become the targets. 3. D has its copy, and clears it.
+        """
+        table, under_way = self._publication.table, self.migrations.underway
+        rows = [table.slots(partition) for partition in range(table.partition_count)]
+        return [row_after(row, under_way[p].migration) if p in under_way else row for p, row in enumerate(rows)]
 
     def _shares(self, members: list[MemberId], now: Millis) -> list[Slots]:
         """Return the replicas that each partition should have, shared among these members, with substitutes."""
@@ -281,7 +310,7 @@ class Rebalancer:
             self.assign_all(assigned, members, now, lost=range(len(rows)))
             table = self._publication.table
         unreachable = self.migrations.unreachable(now) | self.memory.pairs(table.members)
-        wanted, leaving = self._eligible.wanted(), self._eligible.leaving
-        substitutes = with_substitutes(table, assigned, members, wanted, unreachable, leaving) if unreachable else {}
+        wanted, uncounted = self._eligible.wanted(), self._eligible.uncounted()
+        substitutes = with_substitutes(table, assigned, members, wanted, unreachable, uncounted) if unreachable else {}
         self._has_substitutes = bool(substitutes)
         return [substitutes.get(partition, row) for partition, row in enumerate(assigned)]

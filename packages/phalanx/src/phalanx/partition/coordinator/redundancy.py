@@ -13,7 +13,7 @@ from phalanx.wire.table_events import FullyReplicated
 
 
 def count_lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId]) -> int:
-    """Return how many partitions have fewer replicas than wanted on members that stay."""
+    """Return how many partitions have fewer replicas than wanted on other members than those `leaving`."""
     stays = [member not in leaving for member in table.members]
     if all(stays):  # the usual case, after each migration
         return sum([len(row) - row.count(HOLE) < wanted for row in table.rows])
@@ -35,14 +35,14 @@ class Redundancy:
     def lacking(self) -> int:
         """Return how many partitions miss replicas on members that stay."""
         table, eligible = self._publication.table, self._eligible
-        return count_lacking(table, eligible.wanted(), eligible.leaving) if table.is_assigned else 0
+        return count_lacking(table, eligible.wanted(), eligible.uncounted()) if table.is_assigned else 0
 
     def note(self, now: Millis) -> None:
         """Record when redundancy is restored: when every member knows it, not only the master, which can die."""
         table = self._publication.table
         if not table.is_assigned:
             return
-        what = table, self._eligible.wanted(), tuple(self._eligible.leaving)
+        what = table, self._eligible.wanted(), tuple(self._eligible.uncounted())
         if self._looked_at is None or self._looked_at[0] is not table or self._looked_at != what:
             self._looked_at = what
             self._missing = count_lacking(*what)

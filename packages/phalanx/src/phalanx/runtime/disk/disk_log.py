@@ -19,12 +19,13 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import UsageError
 from phalanx.common.memory import format_bytes
 from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import tell_forks
 from phalanx.runtime.disk.data_folder import DataFolder
-from phalanx.runtime.disk.disk_state import DiskListener, DiskState
+from phalanx.runtime.disk.disk_state import DiskListener
 from phalanx.runtime.disk.disk_thread import DiskLimits, DiskWatchdog, SyncThread, UpkeepThread
 from phalanx.runtime.disk.files import reason_of_file_error
 from phalanx.runtime.disk.hang_watch import FileCalls

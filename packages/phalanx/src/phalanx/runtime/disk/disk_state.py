@@ -1,21 +1,10 @@
-"""What the member is told of its disk: one state, the worst of what is the case, and why."""
+"""What the member is told of its disk: the worst of what is the case, and why."""
 
 from __future__ import annotations
 
-import enum
 from typing import Protocol
 
-
-class DiskState(enum.IntEnum):
-    """How the disk does, from good to bad."""
-
-    OK = 0
-    SLOW = 1
-    """What was appended is not synced in time: the oldest of it waits too long, or it is too much."""
-    FULL = 2
-    """There is room for what must be written, such as removals and compaction, and not for growth."""
-    FAILED = 3
-    """A write or a sync has failed, or hangs. Nothing more is written to this log; no other state follows."""
+from phalanx.common.disk_state import DiskState
 
 
 class DiskListener(Protocol):

@@ -30,8 +30,8 @@ from phalanx.runtime.disk.segment_files import (
 )
 from phalanx.runtime.disk.shared_log import SharedLog, SyncLimits
 
-DISK_HANGS_STATUS: Final = 71
-"""The exit status of a process whose write hangs (EX_OSERR of sysexits.h)."""
+DISK_FAILED_STATUS: Final = 71
+"""The exit status of a process whose disk has failed (EX_OSERR of sysexits.h)."""
 LONGEST_WAIT_S: Final = 60.0
 """How long a thread waits for work before it looks again."""
 ROOM_SEGMENTS: Final = 2
@@ -242,7 +242,7 @@ class DiskWatchdog:
                 return
         if self._writes.look(elapsed_s):
             why = self._reason(self._writes)
-            self._end_process(DISK_HANGS_STATUS, why)
+            self._end_process(DISK_FAILED_STATUS, why)
             self._shared.fail(why)
             return
         self._shared.look_at_lag()

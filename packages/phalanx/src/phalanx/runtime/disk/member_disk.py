@@ -3,6 +3,9 @@
 `write` is called before anything leaves the process that tells of a change: replies, acknowledgements, answers to the
 program. One call writes all that was logged since the one before. What is written outlives the process; what is synced
 outlives the machine, and syncs are a fifth of a second apart at most.
+
+A disk that fails does not end the member. What tells of writes that are not on it, and has not left yet, never leaves: all
+connections are broken off. From then on the node knows, and acknowledges nothing (`grid/replication/disk_guard.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from typing import NamedTuple
 import msgspec
 
 from phalanx.common.clock import GridClock
-from phalanx.common.errors import CorruptDataError, UsageError
+from phalanx.common.disk_state import DiskState
+from phalanx.common.errors import CorruptDataError, DiskLost, IndeterminateWrite, UsageError
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
@@ -33,14 +37,13 @@ from phalanx.grid.replication.replica_log import Appended, ReplicaLog
 from phalanx.http.durations import Durations
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_log import DiskLog
-from phalanx.runtime.disk.disk_state import DiskState
 from phalanx.runtime.disk.disk_thread import DiskLimits
 from phalanx.runtime.disk.folder_lock import read_boot_id
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.wire.disk_records import FORMAT, CleanEnd, LogPosition, LogRecord, SegmentStart
-from phalanx.wire.figures import DiskReport
+from phalanx.wire.figures import DiskFigures
 
 logger = SafeLogger("phalanx.disk")
 
@@ -53,6 +56,10 @@ LEAST_SEGMENTS = 4
 PARTLY_NEEDED = 2
 """How many segments of a log are not counted, that has just been copied: the first begins before what is needed, and the last is not full.
 Without this a log of two or three segments of copies would be copied again and again while nobody writes."""
+UNWRITTEN = (
+    "the disk of this member has failed at this moment, so the write is perhaps not on it: read before you repeat it"
+)
+LOOK_S = 1.0
 CLOSED_WITHIN_S = 10.0
 """How long a stopping member waits for the last sync."""
 
@@ -107,7 +114,8 @@ class MemberDisk:
         self._index = content.replay.index.going_on()
         self._reservation = ClockReservation()
         self._member: Callable[[], tuple[MemberId, GridClock]]
-        self._fail: Callable[[BaseException], None]
+        self._tell: Callable[[DiskState, str], None]
+        self._break_off: Callable[[], None]
         self._disk: DiskLog | None = None
         self._boot_id = read_boot_id()
         self._heads: dict[int, SegmentHead] = {}
@@ -163,13 +171,23 @@ class MemberDisk:
             folder.close()
             raise
 
-    def begin(self, member: Callable[[], tuple[MemberId, GridClock]], fail: Callable[[BaseException], None]) -> None:
+    def begin(
+        self,
+        member: Callable[[], tuple[MemberId, GridClock]],
+        tell: Callable[[DiskState, str], None],
+        break_off: Callable[[], None],
+        replica_sizes: Callable[[], dict[int, int]],
+        timeout_s: float,
+    ) -> None:
         """Begin to write, with a new segment. Raises `UsageError`.
 
-        `member`: returns the present incarnation and its clock. `fail`: ends the member when nothing more can be written.
+        `member`: returns the present incarnation and its clock. `tell`: tells the node how the disk does. `break_off`: breaks off all
+        connections, with what has not left yet. `replica_sizes`: returns those of what the member holds. `timeout_s`: a call of the
+        disk that lasts longer hangs.
         """
-        self._member, self._fail = member, fail
-        self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, DiskLimits(), _end_process)
+        self._member, self._tell, self._break_off = member, tell, break_off
+        limits = DiskLimits(timeout_s=timeout_s)
+        self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, limits, _end_process)
         self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
         for number in self._unused:
             with contextlib.suppress(OSError):  # prepared by an earlier process, and nothing was written to it
@@ -178,6 +196,26 @@ class MemberDisk:
             self.log.add(record.body, to_copy=record.to_copy)
         self._first = []
         self.write()
+        self._look(replica_sizes)
+
+    def _look(self, replica_sizes: Callable[[], dict[int, int]]) -> None:
+        """Say each second for what there must be room on the disk, and how it does while it is not well."""
+        if self._disk is None:
+            return
+        asyncio.get_running_loop().call_later(LOOK_S, self._look, replica_sizes)
+        if self.log.is_on:
+            self._keep_reserve(self._disk, replica_sizes())
+        if self.state >= DiskState.FULL:
+            self._tell(self.state, self.why)
+
+    @property
+    def lost(self) -> DiskLost | None:
+        """Return why the member has left by itself; None: its disk has not failed."""
+        if self.state is not DiskState.FAILED:
+            return None
+        return DiskLost(
+            f"this member has left, and others hold all that it had, because its disk has failed: {self.why}"
+        )
 
     def _make_head(self, number: int) -> bytes:
         store = bytes.fromhex(self._folder.store.store)
@@ -190,10 +228,27 @@ class MemberDisk:
         """Return whether `write` would write anything."""
         return self.log.has_new
 
-    def write(self) -> None:
-        """Give everything that was logged to the system. Raises `DiskLogFailed`."""
-        disk = self._disk
-        if disk is None or not self.log.has_new:
+    def write(self) -> bool:
+        """Give everything that was logged to the system. Return False if it cannot be: then nothing leaves that tells of it."""
+        if self._disk is None or self.state is DiskState.FAILED:
+            return True  # what leaves now is of a node that knows
+        if self.log.is_on:
+            try:
+                self._write(self._disk)
+            except DiskLogFailed:
+                self.log.end()  # `on_disk_state` comes in the next turn
+            else:
+                return True
+        self._break_off()
+        return False
+
+    def write_for_program(self) -> None:
+        """Write before the program is told of a write that was done at once. Raises `IndeterminateWrite`."""
+        if not self.write():
+            raise IndeterminateWrite(UNWRITTEN)
+
+    def _write(self, disk: DiskLog) -> None:
+        if not self.log.has_new:
             return
         self._reservation.extend(self.log, self._times().clock)
         appended = known(self.log.take(), "something was logged", log=self.log)
@@ -238,20 +293,35 @@ class MemberDisk:
         now, (_, clock) = int(time.monotonic() * 1000), self._member()
         return BlockTimes(clock.read(now), int(time.time() * 1000), now)
 
+    def _keep_reserve(self, disk: DiskLog, sizes: dict[int, int]) -> None:
+        """Keep room for what must be written although the disk is full. `sizes`: of the replicas that the member holds.
+
+        That is twice the largest replica; or the copies of all that begin in the oldest segment, because it can be removed only
+        behind these (DU-42). All begin there until the first of them are copied.
+        """
+        second = self._segments[1].first_lsn if len(self._segments) > 1 else self.log.last_lsn + 1
+        oldest = sum(sizes.get(partition, 0) for partition, lsn in self._index.began.items() if lsn < second)
+        disk.keep_reserve(max(2 * max(sizes.values(), default=0), oldest + oldest // 4))
+        self._is_settled = self._is_settled and self.state is not DiskState.FULL
+
     def find_copy(self, count_live_bytes: Callable[[], int]) -> int | None:
         """Return the partition whose replica is to be copied to the disk next, because the log is long; None: none is.
 
-        `count_live_bytes`: returns the size of what the member holds, as in a copy.
+        On a full disk a log is long if copies would make it shorter. `count_live_bytes`: returns the size of what the member
+        holds, as in a copy.
         """
         index = self._index
         if self._copied is not None and index.began.get(self._copied[0]) != self._copied[1]:
             self._copied, self._is_settled = None, False  # this copy is over
-        if self._is_settled or index.to_disk:
+        if self._is_settled or index.to_disk or not self.log.is_on:
             return None
         self._is_settled = True
         # The files count, and not what is in them: each start leaves one that is not full.
-        size = (len(self._segments) - PARTLY_NEEDED) * SEGMENT_BYTES
-        if len(self._segments) < LEAST_SEGMENTS or size <= 2 * count_live_bytes():
+        files, is_full = len(self._segments), self.state is DiskState.FULL
+        if files < (PARTLY_NEEDED + 1 if is_full else LEAST_SEGMENTS):
+            return None
+        live = count_live_bytes()
+        if (files - PARTLY_NEEDED) * SEGMENT_BYTES <= (live if is_full else 2 * live):
             return None
         oldest = index.oldest()
         if oldest is not None:
@@ -261,13 +331,13 @@ class MemberDisk:
 
     # --- what it is asked ---------------------------------------------------------------------------------------------
 
-    def report(self) -> DiskReport | None:
+    def report(self) -> DiskFigures | None:
         """Return how it does; None: it is not written yet, or not any more."""
         if self._disk is None:
             return None
         figures = self._disk.figures()
         files = len(self._segments) + figures.prepared
-        return DiskReport(
+        return DiskFigures(
             figures.state.name.lower(), figures.why, figures.unsynced_bytes, int(figures.unsynced_s * 1000),
             files * SEGMENT_BYTES, files, figures.room_bytes, self._device,
         )  # fmt: skip
@@ -292,14 +362,19 @@ class MemberDisk:
             self._disk.unlink_before(self._segments[0].number)
 
     def on_disk_state(self, state: DiskState, why: str) -> None:
-        """Say how the disk does; end the member when nothing more can be written."""
-        self.state, self.why = state, why
+        """Say how the disk does, and tell the node."""
         if state is DiskState.FAILED:
-            self._fail(DiskLogFailed(f"data_dir {self.path}: {why}"))
+            if self.log.is_on and self.log.has_new:
+                self._break_off()  # replies that wait for the end of the turn tell of it
+            self.log.end()
+        self.state, self.why = state, f"data_dir {self.path}: {why}" if why else ""
+        self._tell(state, self.why)
+        if state is DiskState.FAILED:
+            logger.critical("%s: this member writes to no file there any more, and hands over what it holds", self.why)
         elif state is DiskState.OK:
             logger.info("data_dir %s: the disk does well again", self.path)
         else:
-            logger.warning("data_dir %s: %s", self.path, why)
+            logger.warning("%s", self.why)
 
     async def close(self, *, is_orderly: bool) -> None:
         """End the log, and release the folder. `is_orderly`: the member has ended as it was asked to."""
@@ -310,7 +385,7 @@ class MemberDisk:
                     self.log.add(CleanEnd())
                     if (appended := self.log.take()) is not None:
                         self._append(disk, appended, LAST_BLOCK)
-            if not await disk.close(CLOSED_WITHIN_S):
+            if not await disk.close(CLOSED_WITHIN_S) and self.state is not DiskState.FAILED:
                 logger.warning("data_dir %s: the last writes are not on the disk yet", self.path)
         self._folder.close()
 

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.memory import format_bytes
 from phalanx.net.forking import FORKED
-from phalanx.runtime.disk.disk_state import DiskConditions, DiskListener, DiskState
+from phalanx.runtime.disk.disk_state import DiskConditions, DiskListener
 from phalanx.runtime.disk.segment_files import DiskLogFailed, SegmentFile
 from phalanx.runtime.disk.sync_progress import SyncBatch, SyncProgress
 

@@ -226,7 +226,8 @@ class EndpointConnection(FrameConnection):
                 else:
                     self.written += len(made)
                     self._group.before_output()
-                    self.transport.write(made)
+                    if self.transport is not None and not self.is_closing:
+                        self.transport.write(made)
                 if not self._is_backed_up:
                     return
             else:
