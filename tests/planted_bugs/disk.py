@@ -7,12 +7,16 @@ from typing import Any
 
 import msgspec
 
+from phalanx.common.disk_state import DiskState
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, TableRow
 from phalanx.disk.restoring import Restoration
 from phalanx.grid.replica.mutation import APPLY
+from phalanx.grid.replication.protection import WriteRefusal
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.node.node import Node
+from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart
 from phalanx.wire.disk_records import (
     ClusterLeft,
@@ -263,6 +267,39 @@ class BeginsTimesAnew(World):
         return super()._open_folder(host)
 
 
+# --- disks that fail, or are full ---------------------------------------------------------------------------------------
+
+
+def acknowledge_without_disk(node: Node) -> None:
+    """A member whose disk has failed goes on as before."""
+    replace(node.grid.guard, "on_disk", lambda refusal, now: None)
+
+
+def leave_with_what_it_holds(node: Node) -> None:
+    """A member whose disk has failed leaves at once, whatever it holds."""
+    replace(node.grid.disks, "lets_leave", lambda table: node.grid.disks.state is DiskState.FAILED)
+
+
+class _NoneFailed(EligibleMembers):
+    failed = property(lambda self: frozenset(), lambda self, failed: None)
+
+
+def keep_owners_without_disks(node: Node) -> None:
+    """The master moves nothing away from disks that have failed."""
+    node.coordinator._eligible.__class__ = _NoneFailed
+
+
+def refuse_removals_when_full(node: Node) -> None:
+    """A full disk refuses all writes."""
+    disks, on_disk = node.grid.disks, node.grid.guard.on_disk
+
+    def refuse(refusal: WriteRefusal | None, now: Millis) -> None:
+        full = WriteRefusal(ErrorCode.GRID_FULL, "the disk is full") if disks.state is DiskState.FULL else None
+        on_disk(refusal or full, now)
+
+    replace(node.grid.guard, "on_disk", refuse)
+
+
 DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "log-no-puts": _log_no(ReplicatePut),
     "log-no-removals": _log_no(ReplicateRemove),
@@ -292,6 +329,10 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "forget-what-was-read": forget_what_was_read,
     "forget-as-last-leaver": forget_as_last_leaver,
     "copy-past-steps": copy_past_steps,
+    "acknowledge-without-disk": acknowledge_without_disk,
+    "leave-with-what-it-holds": leave_with_what_it_holds,
+    "keep-owners-without-disks": keep_owners_without_disks,
+    "refuse-removals-when-full": refuse_removals_when_full,
 }
 """Name to what takes the rule out."""
 

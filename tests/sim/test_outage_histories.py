@@ -7,7 +7,7 @@ from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
 from planted_bugs.disk import DISK_CANARIES, DISK_WORLDS
-from support.planted import find
+from support.planted import assert_found, find
 
 LOG_OF = {
     "log-no-puts": Profile.DEFAULT,
@@ -34,6 +34,17 @@ LOG_OF = {
 }
 """Bugs of logs, to the profile whose histories have what the log misses."""
 
+FAILING = {
+    "acknowledge-without-disk": {"nobody acknowledges writes without a disk"},
+    "leave-with-what-it-holds": {"who leaves because of its disk holds nothing"},
+    "keep-owners-without-disks": {
+        "owners have disks where any member has one",
+        "the cluster becomes whole after healing",
+    },
+    "refuse-removals-when-full": {"reads and removals need no memory"},
+}
+"""Bugs of disks that fail or are full while members run, to what a history says then."""
+
 RESTARTS = (
     "take-an-older-row", "restart-without-holders", "forget-as-last-leaver", "begin-dormant-empty", "forget-for-dormant",
 )  # fmt: skip
@@ -56,7 +67,7 @@ def tells(result: Result) -> bool:
 
 
 def test_every_bug_of_the_disk_has_an_expectation() -> None:
-    assert {*LOG_OF, *RESTARTS, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
+    assert {*LOG_OF, *FAILING, *RESTARTS, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
 
 
 @pytest.mark.parametrize("canary", LOG_OF)
@@ -67,6 +78,11 @@ def test_a_log_that_does_not_give_the_replicas_in_memory_is_found(canary: str) -
         "reading a log back gives the replicas in memory",
         "a member never fails",
     }  # or it cannot be read at all
+
+
+@pytest.mark.parametrize("canary", FAILING)
+def test_a_disk_that_fails_or_is_full_is_handled_wrongly(canary: str) -> None:
+    assert_found(canary, Profile.DISKS, range(60), FAILING[canary])
 
 
 @pytest.mark.parametrize("canary", RESTARTS)

@@ -16,6 +16,7 @@ from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.clear_checker import ClearChecker
 from phalanx_proof.sim.checkers.commit_checker import CommitChecker
 from phalanx_proof.sim.checkers.data_checker import DataChecker, check_replicas
+from phalanx_proof.sim.checkers.disk_checker import DiskChecker
 from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.checkers.last_leaver_checker import LastLeaverChecker
 from phalanx_proof.sim.checkers.leave_checker import LeaveChecker
@@ -67,9 +68,10 @@ class Judges:
             running,
             is_promised=options.lease_ms > 0,
         )
+        self._disks = DiskChecker(findings, evidence.failed_disks, workload.operations)
         always: list[Checker] = [
             MastershipChecker(findings), evidence.majorities, ClearChecker(findings), self._last_leavers, evidence.tables,
-            ViewChecker(findings), self._losses, self._commits,
+            ViewChecker(findings), self._losses, self._commits, self._disks,
         ]  # fmt: skip
         wanted: list[tuple[object, Checker]] = [
             (not options.has_sides, LeaveChecker(findings)),
@@ -132,6 +134,7 @@ class Judges:
         view, alive = node.membership.view, {member_on(host) for host in living}
         self.evidence.tables.on_table(node.this, table, view, alive, now, node.membership.master)
         self._losses.on_table(node.this, table, now)
+        self._disks.on_table(node.this, table)
         if commits := self._commits.new_commits(node.this, table, view):
             partitions, purged = [partition for partition, _ in commits], purged_to(living)
             peeks = {member_on(other): peek_at(other, partitions, purged) for other in living}

@@ -7,6 +7,7 @@ the majority, every member has it, and a lease, unless votes are gone for good.
 
 from __future__ import annotations
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.ids import Millis
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
@@ -75,7 +76,9 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
         if not host.running_node.coordinator.migrations.is_idle:
             unmet.append(f"{host.member} has migrations to do: {host.running_node.coordinator.migrations}")
     if table is not None and table.is_assigned:
-        wanted = min(world.options.backups + 1, sum(world.holds_data(host) for host in joined))
+        holding = [host for host in joined if world.holds_data(host)]
+        works = [host for host in holding if host.disk is None or host.disk.state is not DiskState.FAILED]
+        wanted = min(world.options.backups + 1, len(works or holding))
         lacking = [p for p in range(table.partition_count) if table.replica_count(p) < wanted]
         if lacking:
             unmet.append(f"partitions {lacking} of table {table.version} have fewer than {wanted} replicas")

@@ -11,7 +11,7 @@ from phalanx.common.ids import Address, Millis
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import Protection
 from phalanx.common.traits import USUAL, Traits
-from phalanx_proof.sim.fault import Fault
+from phalanx_proof.sim.fault import Fault, FaultKind
 
 MAP = "m"
 """The map of the workload."""
@@ -73,6 +73,8 @@ class Profile(enum.StrEnum):
     """Histories of MEMBERSHIP in which members find their seeds by and by, and wrongly at first."""
     MIGRATIONS = "migrations"
     """Replicas move all the time, and members that take part are hurt at some step of it."""
+    DISKS = "disks"
+    """Histories of DEFAULT, MIGRATIONS, FAILOVER and CUTS in which disks of members fail, or are full for a while."""
     OUTAGE = "outage"
     """Histories of DEFAULT, MIGRATIONS, FAILOVER, STAGING and LOCKS in which all processes end at once, and come back with
     what is in their folders."""
@@ -187,6 +189,11 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     def has_sides(self) -> bool:
         """Whether members on several sides of a cut go on for long: each side then has owners of its own."""
         return self.merges_sides or self.profile in (Profile.CUTS, Profile.LEASE, Profile.WINDOW)
+
+    @property
+    def disks_fail(self) -> bool:
+        """Whether disks of members fail or are full while these run."""
+        return any(fault.kind in (FaultKind.DISK_FAILS, FaultKind.DISK_FULL) for fault in self.faults)
 
     @property
     def staging_journal(self) -> int:

@@ -91,7 +91,7 @@ class _Run:
         self._workload = Workload(options)
         self._judges = Judges(options, self._workload, lambda: self._world.now, self._running)
         self._world = planted.world(options, self, self._adapt)
-        self._faults = Faults(self._world, self._story)
+        self._faults = Faults(self._world, self._story, self._judges.evidence.failed_disks)
         evidence = self._judges.evidence
         self._programs = [kind(options, self._workload, evidence) for is_wanted, kind in PROGRAMS if is_wanted(options)]
         limit = options.memory_limit

@@ -28,6 +28,9 @@ class Evidence:
         self.majorities = MajorityChecker(self.findings)
         self.evictions = EvictionChecker(self.findings)
         self.survival = Survival()
+        self.failed_disks: dict[MemberId, Millis] = {}
+        """Member to when its disk has failed."""
+        self.tables.failed_disks = self.failed_disks
         self.lost_partitions: set[int] = set()
         """Partitions, by their numbers before any division, of which all replicas left at some time."""
         self.tables.begun_empty = self.lost_partitions

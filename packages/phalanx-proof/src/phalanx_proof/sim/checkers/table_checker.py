@@ -55,6 +55,8 @@ class TableChecker(Checker):
         self._restarts = restarts
         self.begun_empty: Container[int] = ()
         """Partitions, by their numbers before any division, that began empty at some time. Their owner sets it."""
+        self.failed_disks: Mapping[MemberId, Millis] = {}
+        """Members whose disks have failed, which get no replicas. Their owner sets it."""
         self._wanted = backups + 1
         self.lines: list[list[TableStep]] = [[] for _ in range(partitions)]
         """The line of each partition. Where clusters had different counts one after another: of each part that belongs
@@ -328,7 +330,7 @@ class TableChecker(Checker):
 
     def _staying(self, view: MembersView, known: Collection[MemberId] | None = None) -> int:
         """Return how many members of the view hold data and are to stay. `known`: of these only."""
-        gone = self._left | self._demoted
+        gone = self._left | self._demoted | self.failed_disks.keys()
         return sum(1 for each in view.data_members if each not in gone and (known is None or each in known))
 
     def _reached(

@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.ids import Millis
 from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
@@ -43,6 +44,7 @@ class SimDisk:
         """`is_lasting`: whether a process that starts here again reads what is there."""
         self._store = StoreStart(seed, 0) if is_lasting else None
         """The identity of the folder, and how often a process has started with it; None: none starts with it again."""
+        self.state = DiskState.OK
         self.log = ReplicaLog(store=self._store)
         """Where the machines of the present process add records."""
         self.replay = Replay()
@@ -62,6 +64,12 @@ class SimDisk:
     def holds_replicas(self) -> bool:
         """Whether a process that starts here brings back replicas."""
         return bool(self.replay.replicas)
+
+    def fail(self) -> None:
+        """Write nothing any more. What was written stays, and is not read again."""
+        self.state = DiskState.FAILED
+        self.differs = True
+        self.log.end()
 
     def write(self, shown: Millis, stamp: int) -> None:
         """Write what was added. `shown`, `stamp`: what the host's clock shows, and the grid's."""

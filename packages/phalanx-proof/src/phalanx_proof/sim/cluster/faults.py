@@ -13,6 +13,7 @@ from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Call, LeaveWanted
 from phalanx.wire.messages import AcceptView, ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest
 from phalanx.wire.table_events import MigrationStarted
+from phalanx_proof.sim.cluster.disk_faults import DiskFaults
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.scarce_memory import ScarceMemory
 from phalanx_proof.sim.cluster.world import World
@@ -35,8 +36,10 @@ class Faults:
     """Carries out the faults of one history. It never takes away the last member of a cluster, or the last one with
     data, except by a crash at a step: nothing would be left to judge."""
 
-    def __init__(self, world: World, story: Story) -> None:
+    def __init__(self, world: World, story: Story, failed_disks: dict[MemberId, Millis]) -> None:
+        """`failed_disks`: to note when which member's disk has failed."""
         self._world = world
+        self._disks = DiskFaults(world, failed_disks)
         self._story = story
         self.happened: Counter[str] = Counter()
         self.at_migrations = 0
@@ -70,6 +73,7 @@ class Faults:
             host.shortage = None
             host.disk_fails_until = 0
             host.has_lost_logs = False
+            self._disks.make_room(host)
             if host.wants_lite and host.node is not None:
                 self._ask_to_be_lite(host, wants_lite=False)
             elif host.wants_lite:
@@ -112,7 +116,8 @@ class Faults:
             self._ask(master, lambda request_id: AcceptView(request_id, view.version))
 
     def on_process_started(self, host: Host) -> None:
-        """Go on asking the next incarnation in a process what its member was asked."""
+        """Go on asking the next incarnation in a process what its member was asked, and tell it how its disk does."""
+        self._disks.on_process_started(host)
         if host.wants_lite is not None:
             self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._go_on_asking, host, host.running_node.this)
 
@@ -210,6 +215,11 @@ class Faults:
                 host.disk_fails_until = world.now + fault.lasts_ms
             case FaultKind.LOSE_LOG:
                 host.has_lost_logs = True
+            case FaultKind.DISK_FAILS:
+                self._comes_back_after_leaving[host.number] = fault.lasts_ms
+                self._disks.fail(host)
+            case FaultKind.DISK_FULL:
+                self._disks.fill(host, fault.lasts_ms)
             case FaultKind.DIVIDE:
                 self._divide(host, fault.nth)
             case FaultKind.BACKUPS:
@@ -275,7 +285,7 @@ class Faults:
                 return host.has_joined and self._world.holds_data(host) and host.wants_lite is None
             case (
                 FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON | FaultKind.DESERT
-                | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE | FaultKind.BOUND | FaultKind.BACKUPS
+                | FaultKind.DISK_FAILS | FaultKind.DISK_FULL | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE | FaultKind.BOUND | FaultKind.BACKUPS
             ):  # fmt: skip
                 return host.node is not None
             case FaultKind.CUT_GROUP:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import InvariantViolation, PhalanxError
 from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant, known
@@ -202,7 +203,7 @@ class World:
 
     def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
         now = self.queue.now
-        if host.disk is not None:
+        if host.disk is not None and host.disk.log.is_on:
             self._write(host, node)
             if self.options.restarts and (partition := host.disk.draw_copy()) is not None:
                 self.queue.call_at(now, self.feed, host, node.this, CopyToDisk(partition))
@@ -347,7 +348,7 @@ class World:
         """Begin a process with the folder of its host. Return what an earlier process has left there; None: nothing."""
         if not self.options.disks:
             return None
-        if host.disk is None or not self.options.restarts:
+        if host.disk is None or not self.options.restarts or host.disk.state is DiskState.FAILED:
             host.disk = SimDisk(f"disk:{self.options.seed}:{host.number}", is_lasting=self.options.restarts)
         return host.disk.begin_process()
 

@@ -147,6 +147,22 @@ def _draw_apart(rng: Random, outage_at: Millis, options: HistoryOptions) -> list
     return [Fault(at, FaultKind.CUT_GROUP, 0, nth=bits, lasts_ms=lasts_ms)]
 
 
+def _draw_disks(seed: int) -> HistoryOptions:
+    """Draw a history of another profile in which disks fail, or are full for a while, more of them than there are backups, too."""
+    options, rng = _draw_as(WITH_CRASHES_AND_CUTS, Profile.DISKS, seed), Random(f"disks:{seed}")
+    drawn = [
+        Fault(
+            rng.randrange(options.duration_ms),
+            rng.choice((FaultKind.DISK_FAILS, FaultKind.DISK_FAILS, FaultKind.DISK_FULL)),
+            rng.choice((MASTER, rng.randrange(options.hosts))),
+            lasts_ms=rng.choice((1, 500, 3_000)),
+        )
+        for _ in range(rng.choice((1, 1, 2, 3, 5)))
+    ]
+    faults = tuple(sorted((*options.faults, *drawn), key=lambda fault: fault.at_ms))
+    return msgspec.structs.replace(options, faults=faults)
+
+
 def _draw_redis(seed: int) -> HistoryOptions:
     return _draw_with_users(WITH_CRASHES_AND_CUTS, Profile.REDIS, seed, redis=True)
 
@@ -299,6 +315,7 @@ MADE_OF_OTHERS: dict[Profile, Callable[[int], HistoryOptions]] = {
     Profile.STAGING: _draw_staging,
     Profile.STAGING_CUTS: _draw_staging_with_cuts,
     Profile.LOCKS: _draw_locks,
+    Profile.DISKS: _draw_disks,
     Profile.OUTAGE: _draw_outages,
     Profile.REDIS: _draw_redis,
     Profile.HAZELCAST: _draw_hazelcast,

@@ -271,8 +271,8 @@ class Workload:
         """Check that a write of one key goes on until its time is over, whatever happens to owners, or its own member
         ends, or two other members have ended under it (`lost`).
         """
-        if self._options.protection.is_on or self._options.memory_limit:
-            return  # A side that has become too small, or an owner that is full, ends it at once, and does not say that it was done.
+        if self._options.protection.is_on or self._options.memory_limit or self._options.disks_fail:
+            return  # A side that has become too small, or an owner that is full or has no disk, ends it at once, and does not say that it was done.
         has_ended = host.node is None or host.node.membership.is_over
         waited_ms = operation.end - operation.begin
         view = host.node.membership.view if host.node is not None else None
