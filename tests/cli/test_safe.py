@@ -11,7 +11,7 @@ from phalanx.reports.placement import placement_of
 from phalanx.reports.power import PowerJudgement, judge_power
 from phalanx.reports.safety import Judgement, MasterSays, judge
 from phalanx.wire import messages as m
-from phalanx.wire.figures import DiskFigures
+from phalanx.wire.figures import DiskStatus
 from support.commands import Command
 from support.harness import TEXT, name_of
 from support.harness import Cluster as Drawn
@@ -309,7 +309,7 @@ def test_no_member_should_go_where_the_others_have_no_memory_for_what_it_holds()
 # --- folders ------------------------------------------------------------------------------------------------------------
 
 
-def disk(**fields: Any) -> DiskFigures:
+def disk(**fields: Any) -> DiskStatus:
     usual: dict[str, Any] = {
         "state": "ok",
         "why": "",
@@ -319,7 +319,7 @@ def disk(**fields: Any) -> DiskFigures:
         "segments": 1,
         "room_bytes": 1,
     }
-    return DiskFigures(**({"device": "host/1"} | usual | fields))
+    return DiskStatus(**({"device": "host/1"} | usual | fields))
 
 
 def test_the_last_member_that_has_a_folder_may_end_in_any_way() -> None:
@@ -346,7 +346,7 @@ def test_the_last_member_that_has_a_folder_may_end_in_any_way() -> None:
     ]
 
 
-def judged_power(c: Drawn, disks: dict[str, DiskFigures | None]) -> PowerJudgement:
+def judged_power(c: Drawn, disks: dict[str, DiskStatus | None]) -> PowerJudgement:
     """May all members lose power now, if they have these disks? None: no folder. Who is left out does not answer."""
     answers: dict[MemberId, m.SafetyReply | None] = dict.fromkeys(map(c.id, c.nodes))
     for name, report in disks.items():

@@ -21,7 +21,7 @@ from phalanx.reports.placement import Placement, placement_of
 from phalanx.reports.safety import Judgement, MasterSays, judge
 from phalanx.reports.story import StorySource
 from phalanx.reports.why import put_together
-from phalanx.wire.figures import DiskFigures
+from phalanx.wire.figures import DiskStatus
 from phalanx.wire.messages import (
     ActivityReply,
     ChangeMap,
@@ -64,7 +64,7 @@ class DiskSource(Protocol):
 
     @property
     def appended_bytes(self) -> int: ...
-    def report(self) -> DiskFigures | None: ...
+    def report(self) -> DiskStatus | None: ...
 
 
 class ServedMember(Protocol):

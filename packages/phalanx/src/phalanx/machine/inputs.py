@@ -12,7 +12,7 @@ import msgspec
 from phalanx.common.disk_state import DiskState
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import Address, ClientId, Lost, MemberId, Millis, Target
-from phalanx.wire.figures import ActivityPoint, DiskFigures, MapCalls
+from phalanx.wire.figures import ActivityPoint, DiskStatus, MapCalls
 from phalanx.wire.messages import Message, Request
 
 
@@ -116,7 +116,7 @@ class EventLogChecked(msgspec.Struct, frozen=True):
 class DiskMeasured(msgspec.Struct, frozen=True):
     """How the disk of this member does."""
 
-    report: DiskFigures
+    report: DiskStatus
 
 
 class ActivityMeasured(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route
 from phalanx.membership.service import MembershipService
 from phalanx.node.inquiries import not_joined
-from phalanx.wire.figures import DiskFigures
+from phalanx.wire.figures import DiskStatus
 from phalanx.wire.messages import GetSafety, SafetyReply
 
 
@@ -27,7 +27,7 @@ class SafetyInquiries:
         """Why this member's event log cannot be written, as its driver told last; empty: it can."""
         self.restart_wait: RestartWait | None = None
         """For whom the cluster waits, which was switched off; None: for nobody."""
-        self.disk: DiskFigures | None = None
+        self.disk: DiskStatus | None = None
         """How this member's disk does, as its driver told last; None: it has no folder."""
 
     def routes(self) -> Routes:

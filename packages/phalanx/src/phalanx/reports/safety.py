@@ -21,7 +21,7 @@ from phalanx.common.restart_wait import wait_in_words
 from phalanx.common.words import counted
 from phalanx.reports.partitions import wait_as_object
 from phalanx.reports.progress import waits_of
-from phalanx.wire.figures import DiskFigures
+from phalanx.wire.figures import DiskStatus
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
@@ -109,11 +109,11 @@ def against_all(found: Judgement, reason: Reason) -> Judgement:
     return Judgement(found.member, [reason, *found.against_kill], [reason, *found.against_leaving], found.notes)
 
 
-def disk_as_object(disk: DiskFigures | None) -> dict[str, Any] | None:
+def disk_as_object(disk: DiskStatus | None) -> dict[str, Any] | None:
     """Return how the disk of a member does, without what names its file system; None: it has no folder."""
     if disk is None:
         return None
-    return {name: getattr(disk, name) for name in DiskFigures.__struct_fields__ if name != "device"}
+    return {name: getattr(disk, name) for name in DiskStatus.__struct_fields__ if name != "device"}
 
 
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:

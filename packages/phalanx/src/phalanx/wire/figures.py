@@ -69,7 +69,7 @@ class MapHeld(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Entries that it dropped at the end of their time."""
 
 
-class DiskFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class DiskStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How the disk of a member does."""
 
     state: str

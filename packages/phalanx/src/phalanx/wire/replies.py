@@ -11,7 +11,7 @@ from phalanx.common.migration import Migration
 from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.wire.figures import ActivityPoint, DiskFigures, MapCalls, MapHeld
+from phalanx.wire.figures import ActivityPoint, DiskStatus, MapCalls, MapHeld
 from phalanx.wire.message import WireMessage
 
 
@@ -245,7 +245,7 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     """Why its event log cannot be written now; empty: it can, or there is none."""
     restart_wait: RestartWait | None = None
     """As in `TableReply`."""
-    disk: DiskFigures | None = None
+    disk: DiskStatus | None = None
     """How its disk does; None: it has no folder, or does not tell."""
     one_disk: int = 0
     """Partitions that are on this member's working disk, and at others, whose disks have failed, in memory only."""

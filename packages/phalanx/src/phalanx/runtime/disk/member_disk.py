@@ -43,7 +43,7 @@ from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.wire.disk_records import FORMAT, CleanEnd, LogPosition, LogRecord, SegmentStart
-from phalanx.wire.figures import DiskFigures
+from phalanx.wire.figures import DiskStatus
 
 logger = SafeLogger("phalanx.disk")
 
@@ -331,13 +331,13 @@ class MemberDisk:
 
     # --- what it is asked ---------------------------------------------------------------------------------------------
 
-    def report(self) -> DiskFigures | None:
+    def report(self) -> DiskStatus | None:
         """Return how it does; None: it is not written yet, or not any more."""
         if self._disk is None:
             return None
         figures = self._disk.figures()
         files = len(self._segments) + figures.prepared
-        return DiskFigures(
+        return DiskStatus(
             figures.state.name.lower(), figures.why, figures.unsynced_bytes, int(figures.unsynced_s * 1000),
             files * SEGMENT_BYTES, files, figures.room_bytes, self._device,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from phalanx.net.connection import ConnectionGroup
 from phalanx.runtime.logs.event_log import EventLog
 from phalanx.runtime.statistics.activity import Activity
 from phalanx.runtime.statistics.memory_use import MEASURE_EVERY_S, MemoryUse
-from phalanx.wire.figures import DiskFigures
+from phalanx.wire.figures import DiskStatus
 
 DISK_EVERY_S = 1.0
 """What waits for a sync changes with every write."""
@@ -27,7 +27,7 @@ class Measurements:
         events: EventLog,
         group: ConnectionGroup,
         feed: Callable[[Input], None],
-        report_disk: Callable[[], DiskFigures | None],
+        report_disk: Callable[[], DiskStatus | None],
     ) -> None:
         """`report_disk`: returns how the member's disk does; None: it has no folder."""
         self._memory_use = memory_use
@@ -38,7 +38,7 @@ class Measurements:
         self._reported_problem = ""
         """Why the event log cannot be written, as the node was told last."""
         self._report_disk = report_disk
-        self._reported_disk: DiskFigures | None = None
+        self._reported_disk: DiskStatus | None = None
         """How the disk did, as the node was told last."""
         self._disk_due_s = 0.0
         """When the node is told next how the disk does."""
