@@ -8,8 +8,9 @@ import pytest
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.disk_state import DiskState
+from phalanx.disk.log_writer import LEAST_SEGMENTS
 from phalanx.runtime.disk import member_disk
-from phalanx.runtime.disk.member_disk import LEAST_SEGMENTS, DataFolderRefused, MemberDisk
+from phalanx.runtime.disk.member_disk import DataFolderRefused, MemberDisk
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES
 from phalanx.wire.disk_records import CopyBegun, DiskRecord, EpochBegun, PlainPuts
 from support.disk_logs import LIMITS, until
@@ -34,13 +35,13 @@ class DiskUnderTest:
 
     async def begin_segments(self, count: int) -> None:
         """Let segments end early, until so many more have begun."""
-        wanted = len(self.disk._segments) + count
+        wanted = len(self.disk._writer.segments) + count
         with self._monkeypatch.context() as patched:
             patched.setattr(member_disk, "ROLL_BELOW_BYTES", LIMITS.segment_bytes)
 
             def has_begun() -> bool:
                 self.write(EpochBegun(0, 1, "A", -1))
-                return len(self.disk._segments) == wanted
+                return len(self.disk._writer.segments) == wanted
 
             await until(has_begun, "a segment has begun")
 

@@ -59,9 +59,10 @@ class DiskSource(Protocol):
     """The disk of a member (`runtime.disk.member_disk`)."""
 
     syncs: Durations
-    blocks: int
     copies: int
 
+    @property
+    def blocks(self) -> int: ...
     @property
     def appended_bytes(self) -> int: ...
     def report(self) -> DiskStatus | None: ...

@@ -17,23 +17,20 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
 from phalanx.common.clock import GridClock
 from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import CorruptDataError, DiskLost, IndeterminateWrite, UsageError
 from phalanx.common.ids import MemberId
-from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
-from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
-from phalanx.disk.clock_reservation import ClockReservation
+from phalanx.disk.blocks import BlockTimes
+from phalanx.disk.log_writer import LogOwner, LogWriter
 from phalanx.disk.reading import DataTooLarge, StartTimes, last_stamp, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
-from phalanx.grid.replication.replica_log import Appended, ReplicaLog
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.http.durations import Durations
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_log import DiskLog
@@ -42,7 +39,7 @@ from phalanx.runtime.disk.folder_lock import read_boot_id
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
 from phalanx.runtime.logs.safe_logger import SafeLogger
-from phalanx.wire.disk_records import FORMAT, CleanEnd, LogPosition, LogRecord, SegmentStart
+from phalanx.wire.disk_records import LogRecord
 from phalanx.wire.figures import DiskStatus
 
 logger = SafeLogger("phalanx.disk")
@@ -51,11 +48,6 @@ ROLL_BELOW_BYTES = 1024 * 1024
 """With less room in a segment the next one begins."""
 SYNC_ENDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper ends of the classes in which syncs are counted, in seconds."""
-LEAST_SEGMENTS = 4
-"""A log of so many segments is never too long."""
-PARTLY_NEEDED = 2
-"""How many segments of a log are not counted, that has just been copied: the first begins before what is needed, and the last is not full.
-Without this a log of two or three segments of copies would be copied again and again while nobody writes."""
 UNWRITTEN = (
     "the disk of this member has failed at this moment, so the write is perhaps not on it: read before you repeat it"
 )
@@ -78,59 +70,34 @@ class DiskContent(NamedTuple):
     """What the process that starts has to log first: what it does not take over."""
 
 
-class SegmentInUse(msgspec.Struct):
-    """A segment of this process, or of an earlier one."""
-
-    number: int
-    first_lsn: int
-    needed_from: int
-    """The first record that a replica needed when it began."""
-    size: int
-    """How many bytes of blocks it has."""
-
-
 class MemberDisk:
     """The folder of one member, from its start to its end."""
 
     def __init__(self, folder: DataFolder, content: DiskContent, cluster: str, release: str) -> None:
-        found = content.found
+        owner = LogOwner(folder.generation.number, cluster, release, read_boot_id())
         self.path = folder.path
         self.restoration = content.restoration
         """What the first incarnation takes over; None: nothing."""
-        self.log = ReplicaLog(found.end.lsn - 1 if found.end is not None else 0, store=_store_of(folder))
+        self._writer = LogWriter(owner, _store_of(folder), content.found, content.replay.index)
+        self.log = self._writer.log
         """Where the machines of the member add records."""
         self.state, self.why = DiskState.OK, ""
         """How the disk does, and why not better."""
         self.syncs = Durations(SYNC_ENDS_S)
         """How long syncs lasted."""
-        self.blocks = 0
-        """How many were written since the start."""
         self.copies = 0
         """How many replicas were to be copied to the log since the start, so that older files can go."""
         self._device = f"{read_boot_id()}/{folder.files.status(folder.segments_descriptor).st_dev}"
         self._folder = folder
-        self._cluster, self._release = cluster, release
+        self._release = release
         self._first = content.first
-        self._index = content.replay.index.going_on()
-        self._reservation = ClockReservation()
         self._member: Callable[[], tuple[MemberId, GridClock]]
         self._tell: Callable[[DiskState, str], None]
         self._break_off: Callable[[], None]
         self._disk: DiskLog | None = None
-        self._boot_id = read_boot_id()
         self._heads: dict[int, SegmentHead] = {}
         """The segments that are prepared or in use, by their numbers."""
-        self._end = found.end
-        """The end of what was written; None: nothing was."""
-        self._unused = found.unused
-        self._segments = [
-            SegmentInUse(each.segment, each.first_lsn, 0, each.end - each.start) for each in found.extents
-        ]
-        self._copied: tuple[int, int] | None = None
-        """The partition whose replica was to be copied to the disk last, and where it began in the log before."""
-        self._is_settled = False
-        """Whether nothing has happened since `find_copy` looked that gives another answer."""
-        self._synced_lsn = self.log.last_lsn
+        self._unused = content.found.unused
 
     def __repr__(self) -> str:
         return f"MemberDisk({self.path!r}, {self.state.name}, {self.log!r})"
@@ -250,43 +217,15 @@ class MemberDisk:
     def _write(self, disk: DiskLog) -> None:
         if not self.log.has_new:
             return
-        self._reservation.extend(self.log, self._times().clock)
-        appended = known(self.log.take(), "something was logged", log=self.log)
-        self._index.take_all(appended.first_lsn, appended.records)
-        self._append(disk, appended)
+        times = self._times()
+        self._writer.write(self._writer.take(times), times, disk)
         if disk.left_bytes < ROLL_BELOW_BYTES and (number := disk.roll()) is not None:
             self._begin_segment(disk, number)
 
     def _begin_segment(self, disk: DiskLog, number: int) -> None:
-        """Begin a segment, with all that older ones need not say any more."""
-        (member, _), index, folder = self._member(), self._index, self._folder
-        version = index.cluster.view.cluster_version if index.cluster.view is not None else 0
-        self.log.add(
-            SegmentStart(
-                FORMAT, folder.store.store, folder.store.start, folder.generation.number, number, self._end, self._cluster,
-                member, self._boot_id, self._release, version, index.cluster, index.starts(),
-            )
-        )  # fmt: skip
-        self._reservation.begin(self.log, self._times().clock)
-        appended = known(self.log.take(), "a segment begins with what it is", log=self.log)
         self._heads = {each: head for each, head in self._heads.items() if each >= number}
-        first = appended.first_lsn
-        before = self._end.chain if self._end is not None else 0
-        self._end = LogPosition(number, 0, chain_start(self._heads[number].store, number, before), first)
-        self._segments.append(SegmentInUse(number, first, index.needed_from(first), 0))
-        self._is_settled = False
-        self._append(disk, appended, FIRST_BLOCK)
-
-    def _append(self, disk: DiskLog, appended: Appended, flags: int = 0) -> None:
-        """Write records as one block."""
-        end = known(self._end, "a segment has begun", disk=self)
-        head, times = self._heads[end.segment], self._times()
-        block, chain = encode_block(head, end, self._synced_lsn, times, appended.records, flags)
-        last, size = appended.last_lsn, len(block)
-        offset = disk.append(block, last)
-        self._segments[-1].size += size
-        self._end = LogPosition(end.segment, offset + size, chain, last + 1)
-        self.blocks += 1
+        member, _ = self._member()
+        self._writer.begin_segment(self._heads[number], member, self._times(), disk)
 
     def _times(self) -> BlockTimes:
         """Return what the clocks show."""
@@ -299,10 +238,10 @@ class MemberDisk:
         That is twice the largest replica; or the copies of all that begin in the oldest segment, because it can be removed only
         behind these (DU-42). All begin there until the first of them are copied.
         """
-        second = self._segments[1].first_lsn if len(self._segments) > 1 else self.log.last_lsn + 1
-        oldest = sum(sizes.get(partition, 0) for partition, lsn in self._index.began.items() if lsn < second)
+        oldest = sum(sizes.get(partition, 0) for partition in self._writer.in_oldest_segment())
         disk.keep_reserve(max(2 * max(sizes.values(), default=0), oldest + oldest // 4))
-        self._is_settled = self._is_settled and self.state is not DiskState.FULL
+        if self.state is DiskState.FULL:
+            self._writer.look_again()
 
     def find_copy(self, count_live_bytes: Callable[[], int]) -> int | None:
         """Return the partition whose replica is to be copied to the disk next, because the log is long; None: none is.
@@ -310,33 +249,23 @@ class MemberDisk:
         On a full disk a log is long if copies would make it shorter. `count_live_bytes`: returns the size of what the member
         holds, as in a copy.
         """
-        index = self._index
-        if self._copied is not None and index.began.get(self._copied[0]) != self._copied[1]:
-            self._copied, self._is_settled = None, False  # this copy is over
-        if self._is_settled or index.to_disk or not self.log.is_on:
-            return None
-        self._is_settled = True
-        # The files count, and not what is in them: each start leaves one that is not full.
-        files, is_full = len(self._segments), self.state is DiskState.FULL
-        if files < (PARTLY_NEEDED + 1 if is_full else LEAST_SEGMENTS):
-            return None
-        live = count_live_bytes()
-        if (files - PARTLY_NEEDED) * SEGMENT_BYTES <= (live if is_full else 2 * live):
-            return None
-        oldest = index.oldest()
-        if oldest is not None:
-            self._copied = oldest, index.began[oldest]
-            self.copies += 1
+        oldest = self._writer.find_copy(SEGMENT_BYTES, count_live_bytes, is_full=self.state is DiskState.FULL)
+        self.copies += oldest is not None
         return oldest
 
     # --- what it is asked ---------------------------------------------------------------------------------------------
+
+    @property
+    def blocks(self) -> int:
+        """Return how many were written since the start."""
+        return self._writer.blocks
 
     def report(self) -> DiskStatus | None:
         """Return how it does; None: it is not written yet, or not any more."""
         if self._disk is None:
             return None
         figures = self._disk.figures()
-        files = len(self._segments) + figures.prepared
+        files = len(self._writer.segments) + figures.prepared
         return DiskStatus(
             figures.state.name.lower(), figures.why, figures.unsynced_bytes, int(figures.unsynced_s * 1000),
             files * SEGMENT_BYTES, files, figures.room_bytes, self._device,
@@ -351,15 +280,10 @@ class MemberDisk:
 
     def on_synced(self, lsn: int, seconds: float) -> None:
         """Take note of what is on the disk, and let segments go that nothing needs any more."""
-        self._synced_lsn = lsn
         self.syncs.note(seconds)
-        current = next((each for each in reversed(self._segments) if each.first_lsn <= lsn), None)
-        if current is None or self._disk is None:
-            return
-        needed = [each for each in self._segments if each.first_lsn <= current.needed_from]
-        if needed and needed[-1] is not self._segments[0]:
-            self._segments = self._segments[self._segments.index(needed[-1]) :]
-            self._disk.unlink_before(self._segments[0].number)
+        needed = self._writer.note_synced(lsn)
+        if needed is not None and self._disk is not None:
+            self._disk.unlink_before(needed)
 
     def on_disk_state(self, state: DiskState, why: str) -> None:
         """Say how the disk does, and tell the node."""
@@ -382,9 +306,7 @@ class MemberDisk:
         if disk is not None:
             if is_orderly and self.state is not DiskState.FAILED:
                 with contextlib.suppress(DiskLogFailed):
-                    self.log.add(CleanEnd())
-                    if (appended := self.log.take()) is not None:
-                        self._append(disk, appended, LAST_BLOCK)
+                    self._writer.end(self._times(), disk)
             if not await disk.close(CLOSED_WITHIN_S) and self.state is not DiskState.FAILED:
                 logger.warning("data_dir %s: the last writes are not on the disk yet", self.path)
         self._folder.close()
