@@ -14,7 +14,8 @@ from phalanx.common.errors import CorruptDataError
 from phalanx.disk import blocks, scanning, segments
 from phalanx.disk.blocks import BLOCK_BYTES, Block
 from phalanx.disk.segment_head import Buffer, SegmentHead
-from support.log_disk import SECTOR, Image, LogDisk, LogWriter, judge, read_log
+from phalanx_proof.sim.cluster.sector_disk import SECTOR, Image, SectorDisk
+from support.log_disk import LogWriter, judge, read_log
 
 pytestmark = pytest.mark.thorough
 
@@ -24,7 +25,7 @@ FEW, MANY = 48, 4096
 
 
 def begin(seed: int) -> LogWriter:
-    writer = LogWriter(LogDisk(), random.Random(seed))
+    writer = LogWriter(SectorDisk(), random.Random(seed))
     writer.begin()
     return writer
 
@@ -72,7 +73,7 @@ def find_wrong_after_two_crashes(seed: int, steps: int, most: int) -> str:
     for _ in play(writer, steps):
         for image in writer.disk.images(most, chance):
             found, _ = read_log(image)
-            following = LogWriter(LogDisk(image), random.Random(chance.random()), writer)
+            following = LogWriter(SectorDisk(image), random.Random(chance.random()), writer)
             following.begin(found, writer)
             for _ in play(following, chance.choice([0, 3, 8])):
                 pass
@@ -139,7 +140,7 @@ def continued(seed: int) -> LogWriter:
         images = list(writer.disk.images(20, chance))
         image = next((image for image in images if read_log(image)[0].torn is not None), images[0])
         found, _ = read_log(image)
-        following = LogWriter(LogDisk(image), chance, writer)
+        following = LogWriter(SectorDisk(image), chance, writer)
         following.begin(found, writer)
         for _ in play(following, 6):
             pass

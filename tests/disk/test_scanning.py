@@ -13,12 +13,13 @@ from phalanx.common.errors import CorruptDataError
 from phalanx.disk.blocks import BLOCK_BYTES
 from phalanx.disk.scanning import read_extents, scan
 from phalanx.disk.segment_head import HEAD_BYTES, UnknownFormat
-from support.log_disk import STORE, Image, LogDisk, LogWriter, WrittenBlock, judge, read_log
+from phalanx_proof.sim.cluster.sector_disk import Image, SectorDisk
+from support.log_disk import STORE, LogWriter, WrittenBlock, judge, read_log
 
 
 def written(blocks: int = 6) -> LogWriter:
     """A log with blocks of one record in segment 1, all of them synced."""
-    writer = LogWriter(LogDisk(), random.Random(1))
+    writer = LogWriter(SectorDisk(), random.Random(1))
     writer.begin()
     for _ in range(blocks):
         writer.append(1, 40)
@@ -119,7 +120,7 @@ def test_what_was_cut_stays_outside_for_ever() -> None:
     found = scan(image, STORE)
     assert found.torn is not None
     assert (found.torn.lsn, found.torn.blocks, found.outside) == (8, 2, (2,))
-    following = LogWriter(LogDisk(image), random.Random(2), writer)
+    following = LogWriter(SectorDisk(image), random.Random(2), writer)
     following.begin(found, writer)
     following.append(1, 40)
     following.sync()

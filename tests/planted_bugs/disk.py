@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -11,7 +13,12 @@ from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, TableRow
+from phalanx.disk.blocks import BlockTimes
+from phalanx.disk.log_index import LogIndex
+from phalanx.disk.reading import LogAges, StartTimes
+from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration
+from phalanx.disk.scanning import LogScan
 from phalanx.grid.replica.mutation import APPLY
 from phalanx.grid.replication.protection import WriteRefusal
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -39,8 +46,8 @@ from phalanx.wire.messages import (
     ReplicateUpdates,
 )
 from phalanx.wire.table_messages import StoredSide
-from phalanx_proof.sim.cluster.disk import SegmentHeader
-from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.folder import SimFolder, SyncUnderWay
+from phalanx_proof.sim.cluster.sector_disk import Image
 from phalanx_proof.sim.cluster.world import World
 
 from .replacing import replace
@@ -248,23 +255,67 @@ def copy_past_steps(node: Node) -> None:
         replace(each, "_on_step", lambda *_: None)
 
 
-class BelievesEveryBeginning(World):
+def _folder(kind: type[SimFolder]) -> type[World]:
+    """Return a world whose hosts have folders of this kind."""
+    return type(f"WorldOf{kind.__name__}", (World,), {"folder_type": kind})
+
+
+class _BelievesEveryBeginning(SimFolder):
     """A replica begins with the first record that can be a beginning, although the log before that is gone."""
 
-    def _open_folder(self, host: Host) -> Restoration | None:
-        if host.disk is not None:
-            host.disk._header = SegmentHeader(0, host.disk._header.cluster, host.disk._header.starts)
-        return super()._open_folder(host)
+    def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:
+        with patch.object(LogIndex, "begins", lambda self, lsn: True):
+            return super().read(image, at)
 
 
-class BeginsTimesAnew(World):
+class _BeginsTimesAnew(SimFolder):
     """Times to live begin when a process reads its folder."""
 
-    def _open_folder(self, host: Host) -> Restoration | None:
-        if host.disk is not None:
-            shown = host.clock(self.now)
-            host.disk._written = [msgspec.structs.replace(each, at=shown) for each in host.disk._written]
-        return super()._open_folder(host)
+    def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:
+        with patch.object(LogAges, "now_of", lambda self, lsn, times: at.mono_ms):
+            return super().read(image, at)
+
+
+class _RemovesOneTooMany(SimFolder):
+    """The oldest segment that is needed is removed with those before it."""
+
+    def _end_sync(self, sync: SyncUnderWay) -> None:
+        note, last = self._writer.note_synced, self.files.numbers[-2]
+
+        def note_synced(lsn: int) -> int | None:
+            needed = note(lsn)
+            return needed if needed is None else min(needed + 1, last)
+
+        with patch.object(self._writer, "note_synced", note_synced):
+            super()._end_sync(sync)
+
+
+class _RemovesBeforeTheSync(SimFolder):
+    """Segments are removed as soon as a later one says that nothing needs them, and not when that is on the disk."""
+
+    def write(self, now: Millis, times: BlockTimes) -> None:
+        super().write(now, times)
+        synced = self._writer._synced_lsn
+        if (needed := self._writer.note_synced(self._last_lsn)) is not None:
+            for number in [each for each in self.files.numbers if each < needed]:
+                self.files.remove(number)
+        self._writer._synced_lsn = synced
+
+
+class _SaysSyncedTooEarly(SimFolder):
+    """A block says of all before it that it is on the disk."""
+
+    def write(self, now: Millis, times: BlockTimes) -> None:
+        self._writer._synced_lsn = self._last_lsn
+        super().write(now, times)
+
+
+class _TakesTheTailForTheEnd(SimFolder):
+    """A log ends where the last sync was, whatever was written behind that."""
+
+    def begin_process(self, cluster: str, wall_ms: Millis, shown: Millis) -> Restoration | None:
+        self.files.cut_power(Random(0))
+        return super().begin_process(cluster, wall_ms, shown)
 
 
 # --- disks that fail, or are full ---------------------------------------------------------------------------------------
@@ -337,7 +388,11 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
 """Name to what takes the rule out."""
 
 DISK_WORLDS: dict[str, type[World]] = {
-    "believe-every-beginning": BelievesEveryBeginning,
-    "begin-times-anew": BeginsTimesAnew,
+    "believe-every-beginning": _folder(_BelievesEveryBeginning),
+    "begin-times-anew": _folder(_BeginsTimesAnew),
+    "remove-one-segment-too-many": _folder(_RemovesOneTooMany),
+    "remove-segments-before-the-sync": _folder(_RemovesBeforeTheSync),
+    "say-synced-too-early": _folder(_SaysSyncedTooEarly),
+    "forget-what-is-not-synced": _folder(_TakesTheTailForTheEnd),
 }
 """Name to the world that does so."""

@@ -1,4 +1,4 @@
-"""A member's log on a model of a disk: what was synced stays, and of what was not each sector may be there or not, in each of its states.
+"""A member's log on a model of a disk (`SectorDisk`).
 
 `LogWriter` does what the docstring of `phalanx.disk.blocks` asks of a writer, and remembers what it wrote; `judge` says what is wrong with
 what a reader makes of the bytes. Neither calls the code that it judges, but to encode.
@@ -34,86 +34,12 @@ from phalanx.wire.disk_records import (
     SegmentStart,
 )
 from phalanx.wire.messages import ReplicatePut
+from phalanx_proof.sim.cluster.sector_disk import SECTOR, Image, Places, SectorDisk
 
-SECTOR = 512
 SEGMENT_BYTES = 16 * SECTOR
 STORE = bytes(range(16))
 NEEDED = 25
 """So many records before the start of a segment, some replica begins that needs them."""
-Image = dict[int, bytes]
-"""The bytes of each segment file by number."""
-
-
-class LogDisk:
-    """Files of which each sector has the state that was synced last, and those that were written since."""
-
-    def __init__(self, image: Image | None = None) -> None:
-        self._synced = {number: bytearray(data) for number, data in (image or {}).items()}
-        self._written: dict[tuple[int, int], list[bytes]] = {}
-        """By file and sector: its states since it was synced, the oldest first."""
-
-    @property
-    def numbers(self) -> list[int]:
-        return sorted(self._synced)
-
-    def create(self, number: int, head: bytes, size: int = SEGMENT_BYTES) -> None:
-        """A new file: zeros and a head, synced before it is used."""
-        self._synced[number] = bytearray(head + bytes(size - len(head)))
-
-    def remove(self, number: int) -> None:
-        del self._synced[number]
-        for place in [place for place in self._written if place[0] == number]:
-            del self._written[place]
-
-    def write(self, number: int, offset: int, data: bytes | bytearray) -> None:
-        for sector in range(offset // SECTOR, -(-(offset + len(data)) // SECTOR)):
-            state = bytearray(self._latest(number, sector))
-            start, stop = max(offset, sector * SECTOR), min(offset + len(data), (sector + 1) * SECTOR)
-            state[start - sector * SECTOR : stop - sector * SECTOR] = data[start - offset : stop - offset]
-            self._written.setdefault((number, sector), []).append(bytes(state))
-
-    def begin_sync(self) -> dict[tuple[int, int], int]:
-        """What is synced once the sync is over: by place the number of its states."""
-        return {place: len(states) for place, states in self._written.items()}
-
-    def end_sync(self, begun: dict[tuple[int, int], int]) -> None:
-        for (number, sector), count in begun.items():
-            if states := self._written.get((number, sector)):
-                self._synced[number][sector * SECTOR : (sector + 1) * SECTOR] = states[count - 1]
-                del states[:count]
-                if not states:
-                    del self._written[number, sector]
-
-    def images(self, most: int, chance: random.Random) -> Iterator[Image]:
-        """What a crash may leave: everything if these are not more than `most`, else so many of them, with all and nothing among them."""
-        places = sorted(self._written)
-        choices = [range(len(self._written[place]) + 1) for place in places]
-        count = 1
-        for choice in choices:
-            count *= len(choice)
-        if count <= most:
-            chosen = list(itertools.product(*choices))
-        else:
-            chosen = [tuple(chance.choice(choice) for choice in choices) for _ in range(most - 2)]
-            chosen += [tuple(0 for _ in choices), tuple(len(choice) - 1 for choice in choices)]
-        for states in chosen:
-            files = {number: bytearray(data) for number, data in self._synced.items()}
-            for (number, sector), state in zip(places, states, strict=True):
-                if state:
-                    content = self._written[number, sector][state - 1]
-                    files[number][sector * SECTOR : (sector + 1) * SECTOR] = content
-            yield {number: bytes(data) for number, data in files.items()}
-
-    def latest(self) -> Image:
-        """Everything that was written."""
-        files = {number: bytearray(data) for number, data in self._synced.items()}
-        for (number, sector), states in self._written.items():
-            files[number][sector * SECTOR : (sector + 1) * SECTOR] = states[-1]
-        return {number: bytes(data) for number, data in files.items()}
-
-    def _latest(self, number: int, sector: int) -> bytes:
-        states = self._written.get((number, sector))
-        return states[-1] if states else bytes(self._synced[number][sector * SECTOR : (sector + 1) * SECTOR])
 
 
 class WrittenBlock(NamedTuple):
@@ -130,7 +56,7 @@ class WrittenBlock(NamedTuple):
 class LogWriter:
     """Writes a log as a member does; after a crash the next one continues it."""
 
-    def __init__(self, disk: LogDisk, chance: random.Random, former: LogWriter | None = None) -> None:
+    def __init__(self, disk: SectorDisk, chance: random.Random, former: LogWriter | None = None) -> None:
         self.disk = disk
         self.chance = chance
         self.records: dict[int, LogRecord] = {}
@@ -145,7 +71,7 @@ class LogWriter:
         """Numbers for records, so that no two are equal."""
         self._heads: dict[int, SegmentHead] = {}
         self._spare = 0
-        self._begun: tuple[int, dict[tuple[int, int], int]] | None = None
+        self._begun: tuple[int, Places] | None = None
         self._line: list[tuple[int, int]] = []
         """The segments that are part of the log, each with its first record."""
         if former is not None:
@@ -231,7 +157,7 @@ class LogWriter:
     def _prepare(self) -> None:
         magic = make_magic(self.chance.randbytes(8))
         self._heads[self._spare] = SegmentHead(self._spare, magic, STORE, "1.2.3")
-        self.disk.create(self._spare, encode_head(self._heads[self._spare]))
+        self.disk.create(self._spare, encode_head(self._heads[self._spare]), SEGMENT_BYTES)
 
     def _start(self, position: LogPosition | None) -> None:
         number, self._spare = self._spare, self._spare + 1

@@ -22,8 +22,17 @@ class FaultKind(enum.StrEnum):
     CRASH = "crash"
     """The process ends without a word. `lasts_ms`: starts again after that; 0: not before the end of the faults."""
     OUTAGE = "outage"
-    """All processes end without a word (`what` is empty) or are told to leave ("leave"), and start again within `lasts_ms`, in an
-    order that `nth` says."""
+    """All processes end without a word (`what` is empty), or their machines lose power (POWER), or they are told to leave (LEAVE), and
+    start again within `lasts_ms`, in an order that `nth` says."""
+    POWER = "power"
+    """As CRASH, and the machine loses power: of what it had not synced, its disk has this and that, or nothing."""
+    CRASH_WRITING = "crash-writing"
+    """As CRASH, within the `nth` block from now on that the process writes to its folder (`what`: "block"), or that begins a segment
+    ("segment"); or the process crashes, and its next one within its first block ("start"). In some, power is cut as well."""
+    ROT = "rot"
+    """As CRASH, and something of the host's folder is not as it was, although it was synced: some bits ("bits"), a sector, which is
+    zero ("sector"), a segment, which cannot be read ("segment"), or all of it is gone ("folder"). A folder that a process refuses is
+    emptied by an operator."""
     CRASH_ON = "crash-on"
     """As CRASH, when the `nth` message of the type named `what` has been handled by the host."""
     CRASH_SENDING = "crash-sending"

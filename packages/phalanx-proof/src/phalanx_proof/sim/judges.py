@@ -28,11 +28,13 @@ from phalanx_proof.sim.checkers.merged_data import MergedDataChecker
 from phalanx_proof.sim.checkers.protection_checker import ProtectionChecker
 from phalanx_proof.sim.checkers.table_checker import check_zones
 from phalanx_proof.sim.checkers.view_checker import ViewChecker
+from phalanx_proof.sim.cluster.faults import CRASHED_WITH_ALL
+from phalanx_proof.sim.cluster.folder import UNSYNCED_MS
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.fault import FaultKind
 from phalanx_proof.sim.inspection import bytes_held, copies, has_entries, held_by, member_on, peek_at, purged_to
-from phalanx_proof.sim.options import MAP, REDIS, HistoryOptions
+from phalanx_proof.sim.options import MAP, REDIS, HistoryOptions, Profile
 from phalanx_proof.sim.workload.calls import Workload
 
 
@@ -151,6 +153,12 @@ class Judges:
             held = copies(hosts, MAP) | (copies(hosts, REDIS) if self._options.redis else {})
             self.evidence.survival.on_last_input(host.address, held, now)
 
+    def on_power_cut(self, now: Millis) -> None:
+        """Note that everybody who ran has lost power."""
+        for checker in self._checkers:
+            checker.on_power_cut(now - UNSYNCED_MS, now)
+        self.evidence.survival.power_cuts.append((now - UNSYNCED_MS, now))
+
     def on_process_ended(
         self, host: Host, member: MemberId, how: str, leaving: Collection[MemberId], now: Millis
     ) -> None:
@@ -161,7 +169,9 @@ class Judges:
         # Who left before it had joined can be the next process of a voter that its cluster had removed.
         self.are_votes_gone = self.are_votes_gone or has_crashed or how.startswith("left")
         # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
-        if has_crashed or (has_left and self._leaves_nobody(member, leaving)):
+        # Sides of a cut are not told apart yet by what they have on disk: that is measured in a profile of its own.
+        goes_on = self._options.profile is Profile.POWER_CUTS and how == CRASHED_WITH_ALL
+        if (has_crashed and not goes_on) or (has_left and self._leaves_nobody(member, leaving)):
             self.evidence.survival.on_ended(host.address)
 
     def _leaves_nobody(self, member: MemberId, leaving: Collection[MemberId]) -> bool:

@@ -184,6 +184,7 @@ class _Run:
         counts = Counter(self._judges.counts())
         if world.points_reached:
             counts["points reached"] = world.points_reached
+        counts["refused folders"] = world.refused_folders
         for program in self._programs:
             counts.update(program.counts())
         counts["faults at migrations"] = self._faults.at_migrations
@@ -272,6 +273,9 @@ class _Run:
         self._measures.on_pause(member, until, now)
         if self._trace is not None:
             self._trace.record_process(now, member, "paused" if until else "resumed")
+
+    def on_power_cut(self, now: Millis) -> None:
+        self._judges.on_power_cut(now)
 
     def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
         self._judges.evidence.findings.add(

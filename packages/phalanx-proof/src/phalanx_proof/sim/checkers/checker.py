@@ -36,6 +36,9 @@ class Checker:
     def on_process_ended(self, member: MemberId, how: str, now: Millis) -> None:
         """Note that a process has ended: `crashed`, `left`, `left before it had joined`, or by its own decision."""
 
+    def on_power_cut(self, since: Millis, now: Millis) -> None:
+        """Note that everybody who ran has lost power: what was written from `since` on is perhaps nowhere any more."""
+
     def check_at_rest(self, joined: list[Host], now: Millis) -> None:
         """Judge the healed cluster. `joined`: the hosts with members that are in it."""
 

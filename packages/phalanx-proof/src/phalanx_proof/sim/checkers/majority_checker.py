@@ -23,6 +23,8 @@ class MajorityChecker(Checker):
         """Member to the founder of the cluster that admitted it."""
         self._stable: dict[MemberId, dict[int, tuple[MemberId, ...]]] = {}
         """Founder to the stable views of its cluster: number to voters."""
+        self._said_at: dict[tuple[MemberId, int], Millis] = {}
+        """Founder and number of a stable view, to when it was said first."""
         self._besides: dict[tuple[MemberId, ...], tuple[MemberId, ...]] = {}
         """Voters of a stable view, to the other members of the view."""
         self._root_of: dict[MemberId, MemberId] = {}
@@ -50,6 +52,12 @@ class MajorityChecker(Checker):
         elif isinstance(event, MemberRemoved) and event.reason == "it left":
             self._left.add(address_of(event.removed))
 
+    def on_power_cut(self, since: Millis, now: Millis) -> None:
+        """Forget views that nobody has to know any more."""
+        for founder, number in [each for each, at in self._said_at.items() if at >= since]:
+            del self._said_at[founder, number]
+            self._stable[founder].pop(number, None)
+
     def founder_of(self, member: MemberId) -> MemberId | None:
         """Return who founded the cluster of a member; None: it is in none."""
         return self._cluster_of.get(member)
@@ -68,6 +76,7 @@ class MajorityChecker(Checker):
         after = min((number for number in known if number > event.number), default=None)
         self._checked += 1
         self._besides[event.voters] = event.besides
+        self._said_at.setdefault((founder, event.number), now)
         if known.setdefault(event.number, event.voters) != event.voters:
             self._say(now, f"{event.voters} and {known[event.number]} are both number {event.number}")
         for earlier, later in ((before, event.number), (event.number, after)):

@@ -45,6 +45,8 @@ class Survival:
     def __init__(self) -> None:
         self.lost_at: dict[bytes, Millis] = {}
         """Key to when a process ended that alone held its latest state."""
+        self.power_cuts: list[tuple[Millis, Millis]] = []
+        """When everybody lost power, behind the time from which on everything can be gone that was written."""
         self._alone: dict[str, dict[bytes, Millis]] = {}
         """Process that can end to the keys whose latest state it alone holds, and since when."""
 
@@ -58,6 +60,10 @@ class Survival:
             others = max((copy.stamp for copy in held if copy.process != process), default=-1)
             if mine > others:
                 alone[key] = now
+
+    def was_unsynced(self, begin: Millis, end: Millis) -> bool:
+        """Tell whether what was written between two times can have been lost with everybody's power."""
+        return any(begin <= at and end >= since for since, at in self.power_cuts)
 
     def on_ended(self, process: str) -> None:
         """Count what a process alone held as lost: it has ended, and nothing of it goes on."""
@@ -132,7 +138,9 @@ class MergedDataChecker:
         for write in sorted(writes, key=lambda write: -write.begin):
             if not write.acknowledged or write.begin <= latest + self._accuracy_ms:
                 continue
-            if write.begin <= self._survival.lost_at.get(key, -1):
+            if write.begin <= self._survival.lost_at.get(key, -1) or self._survival.was_unsynced(
+                write.begin, write.end
+            ):
                 self.excused_losses += 1
                 continue
             if write.begin <= gone_to + self._accuracy_ms:

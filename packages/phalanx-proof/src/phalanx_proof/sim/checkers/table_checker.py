@@ -53,6 +53,8 @@ class TableChecker(Checker):
         self._findings = findings
         self._has_sides = has_sides
         self._restarts = restarts
+        self._power_cuts: list[tuple[Millis, Millis]] = []
+        """When everybody lost power, behind the time from which on everything can be gone that was written."""
         self.begun_empty: Container[int] = ()
         """Partitions, by their numbers before any division, that began empty at some time. Their owner sets it."""
         self.failed_disks: Mapping[MemberId, Millis] = {}
@@ -61,6 +63,7 @@ class TableChecker(Checker):
         self.lines: list[list[TableStep]] = [[] for _ in range(partitions)]
         """The line of each partition. Where clusters had different counts one after another: of each part that belongs
         to one partition in all of them."""
+        self._first_count = partitions
         self._counts: dict[MemberId, int] = {}
         """Master that has divided the partitions to how many there are."""
         self.installed: dict[MemberId, list[tuple[Millis, PartitionTable]]] = {}
@@ -356,6 +359,9 @@ class TableChecker(Checker):
                 paths += [RowTransition(at + by, repaired, path.migrated, repaired=True) for by in (1, 2)]
         return paths
 
+    def on_power_cut(self, since: Millis, now: Millis) -> None:
+        self._power_cuts.append((since, now))
+
     # --- questions -------------------------------------------------------------------------------------------------
 
     def owner_between(self, part: int, begin: Millis, end: Millis) -> MemberId | None:
@@ -383,7 +389,9 @@ class TableChecker(Checker):
         Of processes that bring back what they held: or whether the partition began empty although one of their folders had it.
         The replier acknowledged the write by a table that it had installed between begin and end.
         """
-        if self._restarts and part in self.begun_empty:
+        if self._restarts and part % self._first_count in self.begun_empty:
+            return True
+        if any(begin <= at and end >= since for since, at in self._power_cuts):
             return True
         history = self.installed.get(replier, [])
         earlier = [table for at, table in history if at <= begin][-1:]

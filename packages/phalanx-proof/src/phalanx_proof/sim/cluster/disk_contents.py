@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from phalanx.common.ids import Millis
 from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replica.deduplication import Deduplication
@@ -17,8 +18,8 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.node.node import Node
 
 
-def find_difference(node: Node, replay: Replay) -> str:
-    """Return in what the replicas in memory and those of the log differ first; empty: in nothing."""
+def find_difference(node: Node, replay: Replay, now: Millis) -> str:
+    """Return in what the replicas in memory and those of the log differ first; empty: in nothing. `now`: by the host's clock."""
     if node.membership.is_over:
         return ""
     follower = node.grid.follower
@@ -34,15 +35,15 @@ def find_difference(node: Node, replay: Replay) -> str:
         where = "memory" if min(other) in arriving else "the log"
         return f"a copy of partition {min(other)} arrives in {where} only"
     for partition, replica in arriving.items():
-        if why := compare_replicas(replica, replay.arriving[partition].replica):
+        if why := compare_replicas(replica, replay.arriving[partition].replica, now):
             return f"the copy of partition {partition} that arrives: {why}"
     for partition, replica in held.items():
-        if why := compare_replicas(replica, replay.replicas[partition]):
+        if why := compare_replicas(replica, replay.replicas[partition], now):
             return f"partition {partition}: {why}"
-    return _compare_kept(node.data_merging.orphaned, replay.orphaned)
+    return _compare_kept(node.data_merging.orphaned, replay.orphaned, now)
 
 
-def _compare_kept(memory: OrphanedReplicas, disk: OrphanedReplicas) -> str:
+def _compare_kept(memory: OrphanedReplicas, disk: OrphanedReplicas, now: Millis) -> str:
     """Return in what the replicas that wait for a merge differ first; empty: in nothing."""
     here, there = [{side.former: side.replicas for side in each.unmerged()} for each in (memory, disk)]
     for former in sorted(here.keys() | there.keys()):
@@ -51,18 +52,21 @@ def _compare_kept(memory: OrphanedReplicas, disk: OrphanedReplicas) -> str:
             where = "memory" if min(other) in memory_has else "the log"
             return f"partition {min(other)} of {former} waits for a merge in {where} only"
         for partition, kept in memory_has.items():
-            if why := compare_replicas(kept.replica, disk_has[partition].replica):
+            if why := compare_replicas(kept.replica, disk_has[partition].replica, now):
                 return f"partition {partition} of {former}, which waits for a merge: {why}"
     return ""
 
 
-def compare_replicas(memory: Replica, disk: Replica) -> str:
-    """Return in what two replicas differ first; empty: in nothing that counts."""
+def compare_replicas(memory: Replica, disk: Replica, now: Millis) -> str:
+    """Return in what two replicas differ first; empty: in nothing that counts.
+
+    An entry whose time is over, and that nobody has removed yet, has in a copy another time that is over.
+    """
     for what in ("epoch", "leader", "seq", "ended"):
         if (here := getattr(memory, what)) != (there := getattr(disk, what)):
             return f"its {what} is {here!r} in memory and {there!r} in the log"
     for name in sorted(memory.maps.keys() | disk.maps.keys() | memory.cleared.keys() | disk.cleared.keys()):
-        if why := _compare_maps(memory, disk, name):
+        if why := _compare_maps(memory, disk, name, now):
             return f"map {name!r}: {why}"
     if why := _compare_journals(memory.journals, disk.journals):
         return why
@@ -71,7 +75,7 @@ def compare_replicas(memory: Replica, disk: Replica) -> str:
     return _compare_outcomes(memory.deduplication, disk.deduplication)
 
 
-def _compare_maps(memory: Replica, disk: Replica, name: str) -> str:
+def _compare_maps(memory: Replica, disk: Replica, name: str, now: Millis) -> str:
     here, there = memory.maps.get(name), disk.maps.get(name)
     entries = [store.entries if store is not None else {} for store in (here, there)]
     if entries[0] != entries[1]:
@@ -97,7 +101,8 @@ def _compare_maps(memory: Replica, disk: Replica, name: str) -> str:
         if idle[0] != idle[1]:
             return f"{key!r} has the idle time {idle[0]} in memory and {idle[1]} in the log"
         ends = [store.expires_at.get(key) for store in (here, there)]
-        if ends[0] != ends[1] and idle[0] is None:
+        are_over = all(end is not None and end <= now for end in ends)
+        if ends[0] != ends[1] and idle[0] is None and not are_over:
             return f"{key!r} expires at {ends[0]} in memory and at {ends[1]} in the log"
     if not here.covering <= there.covering:
         return f"covering is {here.covering!r} in memory and {there.covering!r} in the log"

@@ -23,6 +23,8 @@ from phalanx_proof.sim.options import MAP
 from phalanx_proof.sim.story import Story
 
 LEFT_FOR_GOOD = 0
+CRASHED_WITH_ALL = "crashed with all others"
+"""How a process ends whose folder goes on."""
 MOST_PARTITIONS = 48
 ASK_AGAIN_MS = 400
 """How often a member that is asked to hold no data, or some again, is asked until it is so."""
@@ -69,6 +71,8 @@ class Faults:
             self._world.wake_up(host)
             host.crash_on.clear()
             host.crash_sending.clear()
+            if host.folder is not None:
+                host.folder.crash_point = None
             host.disturb_on.clear()
             host.shortage = None
             host.disk_fails_until = 0
@@ -87,7 +91,7 @@ class Faults:
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
         if world.options.restarts:
             for host in down:
-                if host.disk is not None and host.disk.holds_replicas:
+                if host.folder is not None and host.folder.holds_replicas:
                     world.start(host)
             self._accept_restart()
         if world.options.mutual_seeds:
@@ -187,6 +191,13 @@ class Faults:
         match fault.kind:
             case FaultKind.CRASH:
                 world.crash(host, fault.lasts_ms)
+            case FaultKind.POWER:
+                world.crash(host, fault.lasts_ms)
+                world.cut_power([host])
+            case FaultKind.CRASH_WRITING:
+                self._crash_writing(fault, host)
+            case FaultKind.ROT:
+                self._rot(fault, host)
             case FaultKind.OUTAGE:
                 self._end_all(fault)
             case FaultKind.CRASH_ON:
@@ -235,6 +246,22 @@ class Faults:
                 invariant(other is not None, "the fault is between two hosts", fault=fault)
                 self._between(fault, host, other)  # type: ignore[arg-type]  # held by the invariant
 
+    def _crash_writing(self, fault: Fault, host: Host) -> None:
+        folder = known(host.folder, "a process that runs has a folder", host=host)
+        host.crash_back_ms = max(1, fault.lasts_ms)
+        if fault.what == "start":
+            self._world.crash(host, host.crash_back_ms)
+            folder.draw_crash("segment", 1)
+        else:
+            folder.draw_crash(fault.what, fault.nth)
+
+    def _rot(self, fault: Fault, host: Host) -> None:
+        self._world.crash(host, fault.lasts_ms)
+        if fault.what == "folder":
+            host.folder = None
+        elif host.folder is not None:
+            host.folder.hurt(fault.what)
+
     def _end_all(self, fault: Fault) -> None:
         """Let all processes end, and each begin again at a time of its own."""
         order = Random(f"outage:{fault.nth}")
@@ -244,7 +271,9 @@ class Faults:
                 self._leave(host, back_ms)
             elif host.node is not None:
                 host.is_leaving = False
-                self._world.crash(host, back_ms)
+                self._world.crash(host, back_ms, CRASHED_WITH_ALL)
+        if fault.what == FaultKind.POWER:
+            self._world.cut_power(self._world.hosts)
 
     def _between(self, fault: Fault, host: Host, other: Host) -> None:
         network, now = self._world.network, self._world.now
@@ -276,7 +305,11 @@ class Faults:
                 return host.has_joined
             case FaultKind.DISK | FaultKind.LOSE_LOG:
                 return True
-            case FaultKind.CRASH | FaultKind.MEMORY:
+            case FaultKind.CRASH_WRITING:
+                return host.node is not None and host.folder is not None
+            case FaultKind.ROT:
+                return host.node is not None and self._world.joined_count() > 2
+            case FaultKind.CRASH | FaultKind.POWER | FaultKind.MEMORY:
                 return host.node is not None and (not host.has_joined or self._others(host, staying=False))
             case FaultKind.LEAVE:
                 takes_along = not (self._world.options.restarts or self._others(host, staying=True))

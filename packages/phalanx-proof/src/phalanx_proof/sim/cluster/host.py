@@ -11,6 +11,7 @@ from phalanx.node.node import Node
 from phalanx.wire.messages import Message
 from phalanx_proof.sim.cluster.disk import SimDisk
 from phalanx_proof.sim.cluster.event_queue import Entry
+from phalanx_proof.sim.cluster.folder import SimFolder
 from phalanx_proof.sim.cluster.scarce_memory import ScarceMemory
 
 
@@ -62,7 +63,11 @@ class Host:
         self.shortage: ScarceMemory | None = None
         """Set while its memory is about to run out."""
         self.disk: SimDisk | None = None
-        """The folder of the member; None: it has none."""
+        """What the process logs; None: nothing."""
+        self.folder: SimFolder | None = None
+        """The same, if it outlives the process."""
+        self.crash_back_ms: Millis = 1
+        """After how long a process starts again that has ended within a write to its folder."""
         self.partition_count = 0
         """How many partitions the table in its folder has; 0: as configured."""
         self.disk_fails_until: Millis = 0

@@ -7,19 +7,19 @@ few methods of an `Observer`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol
 
 import msgspec
 
-from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import InvariantViolation, PhalanxError
 from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant, known
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.replay import LogIsWrong
 from phalanx.disk.restoring import Restoration
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
@@ -32,6 +32,7 @@ from phalanx.wire.messages import Message, Reply
 from phalanx_proof.sim.cluster.disk import SimDisk
 from phalanx_proof.sim.cluster.disk_contents import find_difference
 from phalanx_proof.sim.cluster.event_queue import EventQueue
+from phalanx_proof.sim.cluster.folder import Crash, SimFolder
 from phalanx_proof.sim.cluster.host import Channel, Host, count_down
 from phalanx_proof.sim.cluster.network import Network
 from phalanx_proof.sim.cluster.scarce_memory import SHOWN
@@ -45,6 +46,8 @@ CODEC_CHECK_EVERY = 128
 DIVIDED_AT_ONCE = 3
 """Entries that a division of a partition sorts in one turn: histories have few entries, and much is to happen between
 turns."""
+EMPTIED_AFTER_MS: Millis = 500
+"""So long it takes an operator to empty a folder that is damaged."""
 ROWS_AT_ONCE = 1
 """Pages of staged rows, or events of a cleared journal, in one turn: each is a part of its own."""
 
@@ -72,6 +75,9 @@ class Observer(Protocol):
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
         """Take note that the process on this host does nothing until a time; 0: it goes on."""
 
+    def on_power_cut(self, now: Millis) -> None:
+        """Take note that machines have lost power while no member ran on any other."""
+
     def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
         """Report that reading a member's log back does not give the replicas that it has in memory."""
 
@@ -81,6 +87,8 @@ class Observer(Protocol):
 
 class World:
     """The hosts of one history and their clock, driven by `run_until`."""
+
+    folder_type = SimFolder
 
     def __init__(
         self, options: HistoryOptions, observer: Observer, adapt: Callable[[Node], None] | None = None
@@ -98,6 +106,8 @@ class World:
         self.network.feed = self.feed
         self.seed_answers = SeedAnswers(options, self.queue.call_at, lambda: self.queue.now, self.feed)
         self.inputs = 0
+        self.refused_folders = 0
+        """How often a process did not start because its folder was damaged."""
         self.points_reached = 0
         """How many faults that waited for a message have happened."""
         self.is_over = False
@@ -204,13 +214,14 @@ class World:
     def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
         now = self.queue.now
         if host.disk is not None and host.disk.log.is_on:
-            self._write(host, node)
-            if self.options.restarts and (partition := host.disk.draw_copy()) is not None:
+            if not self._write(host, node):
+                return
+            if host.folder is not None and (partition := host.folder.draw_copy()) is not None:
                 self.queue.call_at(now, self.feed, host, node.this, CopyToDisk(partition))
         if self._validate_every and self.inputs % self._validate_every == 0:
             node.validate()
             if host.disk is not None and not host.disk.differs:
-                self._note_difference(host, find_difference(node, host.disk.replay))
+                self._note_difference(host, find_difference(node, host.disk.replay, host.clock(now)))
         shortage = host.shortage
         if shortage is not None:
             effects = shortage.cut(effects)
@@ -251,14 +262,27 @@ class World:
         if finished is not None:
             self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
 
-    def _write(self, host: Host, node: Node) -> None:
-        """Write what the member has logged, and follow it."""
-        disk, shown = known(host.disk, "the host has a folder", host=host), host.clock(self.now)
+    def _write(self, host: Host, node: Node) -> bool:
+        """Write what the member has logged, and follow it. Return whether the process goes on behind that."""
+        disk = known(host.disk, "the host has a folder", host=host)
+        if not disk.log.has_new:
+            return True
         try:
-            disk.write(shown, node.clock.read(shown))
+            disk.write(self.now, self._times(host, node))
+        except Crash as crash:
+            self.points_reached += 1
+            self.crash(host, host.crash_back_ms)
+            if crash.cuts_power:
+                self.cut_power([host])
+            return False
         except (InvariantViolation, LogIsWrong) as error:
             if not disk.differs:
                 self._note_difference(host, str(error))
+        return True
+
+    def _times(self, host: Host, node: Node) -> BlockTimes:
+        shown = host.clock(self.now)
+        return BlockTimes(node.clock.read(shown), shown + host.wall_ms, shown)
 
     def _note_difference(self, host: Host, why: str) -> None:
         """Report in what a member's log and its memory differ, once; empty: in nothing."""
@@ -323,9 +347,16 @@ class World:
         try:
             restoration = self._open_folder(host) if after is None else None
         except PhalanxError as error:
-            self._observer.on_broken(host, error, self.now)
+            if host.folder is not None and host.folder.is_hurt:
+                self.refused_folders += 1
+                host.folder = None  # an operator empties it
+                self.start_later(host, EMPTIED_AFTER_MS)
+            else:
+                self._observer.on_broken(host, error, self.now)
             return
         node = self._new_node(host, this, after, restoration)
+        if after is None and host.folder is not None and not self._begin_log(host, node):
+            return
         node.grid.follower.undivided.entries_at_once = DIVIDED_AT_ONCE
         node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = ROWS_AT_ONCE
         if self._adapt is not None:
@@ -348,9 +379,29 @@ class World:
         """Begin a process with the folder of its host. Return what an earlier process has left there; None: nothing."""
         if not self.options.disks:
             return None
-        if host.disk is None or not self.options.restarts or host.disk.state is DiskState.FAILED:
-            host.disk = SimDisk(f"disk:{self.options.seed}:{host.number}", is_lasting=self.options.restarts)
-        return host.disk.begin_process()
+        if not self.options.restarts:
+            host.disk = SimDisk()
+            return None
+        if host.folder is None:
+            host.folder = self.folder_type(f"disk:{self.options.seed}:{host.number}")
+        host.disk, shown = host.folder, host.clock(self.now)
+        restoration = host.folder.begin_process("sim", shown + host.wall_ms, shown)
+        if host.folder.wrong:
+            self._observer.on_log_differs(host, host.folder.wrong, self.now)
+        return restoration
+
+    def _begin_log(self, host: Host, node: Node) -> bool:
+        """Begin the log of a process that has read its folder. Return whether the process goes on behind that."""
+        folder = known(host.folder, "the host has a folder", host=host)
+        try:
+            folder.begin_log(self.now, node.this, self._times(host, node))
+        except Crash as crash:
+            self.points_reached += 1
+            if crash.cuts_power:
+                self.cut_power([host])
+            self.start_later(host, host.crash_back_ms)
+            return False
+        return True
 
     def _new_node(
         self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
@@ -380,11 +431,19 @@ class World:
         if host.comes_back == at:
             self.start(host, after)
 
-    def crash(self, host: Host, comes_back_after_ms: Millis) -> None:
+    def crash(self, host: Host, comes_back_after_ms: Millis, how: str = "crashed") -> None:
         """End a process without a word, and start it again after a time; 0: never."""
-        self._end_process(host, "crashed", delivers_all=False)
+        self._end_process(host, how, delivers_all=False)
         if comes_back_after_ms:
             self.start_later(host, comes_back_after_ms)
+
+    def cut_power(self, hosts: Sequence[Host]) -> None:
+        """Cut the power of machines on which no process runs any more."""
+        for host in hosts:
+            if host.folder is not None:
+                host.folder.cut_power(self.now)
+        if not self.joined_count():
+            self._observer.on_power_cut(self.now)
 
     def pause(self, host: Host, lasts_ms: Millis) -> None:
         """Let a process do nothing for a while; what arrives waits."""

@@ -17,6 +17,7 @@ from phalanx_proof.sim.profiles.exhaustion import add_exhaustion
 from phalanx_proof.sim.profiles.leases import draw_leases
 from phalanx_proof.sim.profiles.membership import draw_membership
 from phalanx_proof.sim.profiles.migrations import draw_migrations
+from phalanx_proof.sim.profiles.restarts import add_outages, add_outages_of_sides, add_restarts
 from phalanx_proof.sim.profiles.timeouts import draw_timeouts
 
 ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
@@ -103,48 +104,20 @@ def _draw_locks(seed: int) -> HistoryOptions:
 def _draw_outages(seed: int) -> HistoryOptions:
     """Draw a history of another profile in which the whole cluster is switched off, up to three times."""
     others = Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.STAGING, Profile.LOCKS
-    options, rng = _draw_as(others, Profile.OUTAGE, seed), Random(f"outage:{seed}")
-    outages = [
-        Fault(rng.randrange(options.duration_ms), FaultKind.OUTAGE, MASTER, lasts_ms=rng.choice((2, 500, 5_000)), nth=rng.randrange(1 << 30))
-        for _ in range(rng.choice((1, 1, 2, 3)))
-    ]  # fmt: skip
-    stops = Random(f"stops:{seed}")
-    outages = [msgspec.structs.replace(each, what="leave" if stops.random() < 0.3 else "") for each in outages]
-    settings = options.member_settings | {"restart_grace_ms": rng.choice((0, 500, 5_000))}
-    absent = _draw_absent(Random(f"absent:{seed}"), outages[0].at_ms, options)
-    apart = _draw_apart(Random(f"apart:{seed}"), outages[-1].at_ms, options)
-    leaves = _draw_orderly_stop(Random(f"stop:{seed}"), options)
-    faults = tuple(sorted((*options.faults, *outages, *absent, *apart, *leaves), key=lambda fault: fault.at_ms))
-    options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
-    if Random(f"alone:{seed}").random() < 0.8:
-        return options
-    return msgspec.structs.replace(options, backups=0)  # each partition waits for one member, and for no other
+    return add_outages(_draw_as(others, Profile.OUTAGE, seed))
 
 
-def _draw_absent(rng: Random, outage_at: Millis, options: HistoryOptions) -> list[Fault]:
-    """Draw, for half of the histories, a member that is away when the cluster is switched off, and is the first one back."""
-    away_ms = rng.choice((100, 1_000, 3_000))
-    if rng.random() < 0.5 or outage_at < away_ms:
-        return []
-    return [Fault(outage_at - away_ms, FaultKind.CRASH, rng.randrange(options.members), lasts_ms=away_ms + 1)]
+def _draw_restarts(seed: int) -> HistoryOptions:
+    """Draw a history of another profile in which processes begin with their folders."""
+    others = (
+        Profile.DEFAULT, Profile.MIGRATIONS, Profile.CUTS, Profile.STAGING, Profile.LOCKS, Profile.BOUNDED, Profile.REDIS
+    )  # fmt: skip
+    return add_restarts(_draw_as(others, Profile.RESTART, seed))
 
 
-def _draw_orderly_stop(rng: Random, options: HistoryOptions) -> list[Fault]:
-    """Draw, for a fifth of the histories, that all members leave, the first seed as the last one, and come back behind it."""
-    if rng.random() < 0.8:
-        return []
-    at = options.duration_ms // 2
-    others = [Fault(at, FaultKind.LEAVE, host, lasts_ms=6_000) for host in range(1, options.hosts)]
-    return [*others, Fault(at + rng.choice((500, 1_000, 2_000)), FaultKind.LEAVE, 0, lasts_ms=500)]
-
-
-def _draw_apart(rng: Random, outage_at: Millis, options: HistoryOptions) -> list[Fault]:
-    """Draw, for a third of the histories, a network in two parts when members come back, or a while later: both sides wait for others."""
-    if rng.random() < 0.67 or options.hosts < 2:
-        return []
-    bits = rng.randrange(1, (1 << options.hosts) - 1)
-    at, lasts_ms = outage_at + rng.choice((0, 300, 1_000, 2_000, 3_000)), rng.choice((2_000, 8_000, 20_000))
-    return [Fault(at, FaultKind.CUT_GROUP, 0, nth=bits, lasts_ms=lasts_ms)]
+def _draw_power_cuts(seed: int) -> HistoryOptions:
+    """Draw a history of CUTS in which all processes end, most often during a cut."""
+    return add_outages_of_sides(_draw_as((Profile.CUTS,), Profile.POWER_CUTS, seed))
 
 
 def _draw_disks(seed: int) -> HistoryOptions:
@@ -317,6 +290,8 @@ MADE_OF_OTHERS: dict[Profile, Callable[[int], HistoryOptions]] = {
     Profile.LOCKS: _draw_locks,
     Profile.DISKS: _draw_disks,
     Profile.OUTAGE: _draw_outages,
+    Profile.RESTART: _draw_restarts,
+    Profile.POWER_CUTS: _draw_power_cuts,
     Profile.REDIS: _draw_redis,
     Profile.HAZELCAST: _draw_hazelcast,
     Profile.DISCOVERY: _draw_discovery,

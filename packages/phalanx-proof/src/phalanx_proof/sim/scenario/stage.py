@@ -258,6 +258,9 @@ class _Watch:
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
         """Note nothing: the scenario has said so itself."""
 
+    def on_power_cut(self, now: Millis) -> None:
+        pass
+
     def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
         """Fail the scenario: a member's log lacks something."""
         raise AssertionError(f"reading the log of {host.member} back does not give what it has in memory: {why}")

@@ -1,0 +1,300 @@
+"""The folder of a simulated host: segments on the model of a disk, written and read back by the code of members.
+
+It outlives processes. Syncs begin a fifth of a second after the first write that none has covered, and last a while; nobody waits for
+them, so they happen when the folder is looked at next. Each start reads all of it: what the blocks have is compared with what was
+written, and the replicas that they give with those of all records that there ever were.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import known
+from phalanx.common.store import StoreStart
+from phalanx.disk.blocks import PAGE_BYTES, BlockTimes
+from phalanx.disk.log_writer import LogOwner, LogWriter
+from phalanx.disk.reading import StartTimes, last_stamp, replay_log
+from phalanx.disk.replay import Replay
+from phalanx.disk.restoring import Restoration, restore
+from phalanx.disk.scanning import LogScan, scan
+from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.wire.disk_records import LogRecord
+from phalanx_proof.sim.cluster.disk import SimDisk
+from phalanx_proof.sim.cluster.disk_contents import compare_replicas
+from phalanx_proof.sim.cluster.sector_disk import Image, Places, SectorDisk
+
+SEGMENT_RECORDS = 40
+"""After so many records a segment ends, and older ones that nothing needs are removed."""
+SEGMENT_BYTES = 4 * PAGE_BYTES
+"""What is reserved for a segment; it can become longer."""
+SYNC_INTERVAL_MS: Millis = 200
+SLOWEST_SYNC_MS: Millis = 50
+UNSYNCED_MS = SYNC_INTERVAL_MS + SLOWEST_SYNC_MS
+"""What was written longer ago is on the disk."""
+
+
+class Crash(Exception):
+    """The process ends within a write to its folder."""
+
+    def __init__(self, cuts_power: bool) -> None:
+        super().__init__()
+        self.cuts_power = cuts_power
+        """Whether its machine loses power."""
+
+
+class CrashPoint(NamedTuple):
+    """Where in the writing of its log a process ends."""
+
+    what: str
+    """"block": in a block of any kind; "segment": in the first block of a segment."""
+    nth: int
+    """In the how manieth of them from now on."""
+    cuts_power: bool
+
+
+class SyncUnderWay(NamedTuple):
+    """A sync that has begun."""
+
+    ends_at: Millis
+    lsn: int
+    places: Places
+
+
+class SimFolder(SimDisk):
+    """The folder of one host, through all processes that start there."""
+
+    def __init__(self, seed: str) -> None:
+        super().__init__()
+        self._rng = Random(seed)
+        """Draws copies to the disk."""
+        self._chance = Random(f"disk of {seed}")
+        """Draws what the disk does."""
+        self.files = SectorDisk()
+        self.store = self._chance.randbytes(16)
+        self.boots = 0
+        """How often the power was cut."""
+        self.crash_point: CrashPoint | None = None
+        self.is_hurt = False
+        """Whether it is not as it was written and synced."""
+        self._unreadable = -1
+        """The segment that the disk does not give back; -1: none is."""
+        self.wrong: str = ""
+        """What was wrong with what was read last; empty: nothing was."""
+        self.cut_records = 0
+        """How many records that were written have been cut off since the beginning."""
+        self._starts = 0
+        self._member = MemberId("")
+        """The incarnation that has begun the segment."""
+        self._writer: LogWriter
+        self._unused: tuple[int, ...] = ()
+        self._first: list[LogRecord] = []
+        self._head: SegmentHead | None = None
+        """Of the segment that is appended to; None: this start has not begun one."""
+        self._spare: SegmentHead | None = None
+        self._offset = self._beginning = 0
+        self._ends_at_lsn = 0
+        """The record with which the segment ends."""
+        self._has_synced_page = False
+        self.written: dict[int, tuple[LogRecord, Millis]] = {}
+        """By number all records that are part of the log, but for the first ones of segments, and what the clock showed."""
+        self._dirty_since: Millis | None = None
+        self._sync: SyncUnderWay | None = None
+        self.synced_lsn = 0
+        """The greatest number that is on the disk for sure."""
+        self._last_lsn = 0
+        """The last record that was given to the system as a whole."""
+        self._followed_lsn = 0
+        """The last record that `replay` has."""
+
+    @property
+    def holds_replicas(self) -> bool:
+        """Whether a process that starts here brings back replicas."""
+        return bool(self.replay.replicas)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, now: Millis, times: BlockTimes) -> None:
+        """Write what was added. Raises `Crash`."""
+        self.advance(now)
+        if not self.log.has_new:
+            return
+        if self._dirty_since is None:
+            self._dirty_since = now
+        appended = self._writer.take(times)
+        for lsn, record in enumerate(appended.records, appended.first_lsn):
+            self.written[lsn] = record, times.mono_ms
+        self._writer.write(appended, times, self)
+        self._follow(appended, times.mono_ms)
+        self._followed_lsn = appended.last_lsn
+        if appended.last_lsn >= self._ends_at_lsn:
+            self._begin_segment(self._member, times)
+
+    def append(self, data: bytes | bytearray, lsn: int) -> int:
+        """Take a block of the member's log. Raises `Crash` in the middle of one."""
+        head = known(self._head, "a segment has begun", folder=self)
+        if self._has_synced_page:
+            self._has_synced_page = False
+            self._offset += -self._offset % PAGE_BYTES
+        offset = self._offset
+        point = self.crash_point
+        if point is not None and self._crashes_now(point, is_first=offset == self._beginning):
+            part = self._chance.choice((0, 1, self._chance.randrange(len(data)), len(data)))
+            self.files.write(head.number, offset, data[:part])
+            raise Crash(point.cuts_power)
+        self.files.write(head.number, offset, data)
+        self._offset = offset + len(data)
+        self._last_lsn = lsn
+        return offset
+
+    def _crashes_now(self, point: CrashPoint, *, is_first: bool) -> bool:
+        if point.what == "segment" and not is_first:
+            return False
+        self.crash_point = point._replace(nth=point.nth - 1) if point.nth > 1 else None
+        return point.nth <= 1
+
+    def _begin_segment(self, member: MemberId, times: BlockTimes) -> None:
+        self._member = member
+        self._head = head = self._spare or self._prepare()
+        self._offset = self._beginning = len(encode_head(head))
+        self._has_synced_page = False
+        self._spare = self._prepare()
+        self._writer.begin_segment(head, member, times, self)
+        self._ends_at_lsn = self.log.last_lsn + SEGMENT_RECORDS
+
+    def _prepare(self) -> SegmentHead:
+        number = max(self.files.numbers, default=0) + 1
+        head = SegmentHead(number, make_magic(self._chance.randbytes(8)), self.store, "sim")
+        self.files.create(number, encode_head(head), SEGMENT_BYTES)
+        return head
+
+    def draw_copy(self) -> int | None:
+        """Return a partition whose replica is to be copied to this disk now; None: none is."""
+        if self._rng.random() >= 0.02 or not self.replay.index.began:
+            return None
+        oldest = self.replay.index.oldest()
+        return oldest if self._rng.random() < 0.7 else self._rng.choice(sorted(self.replay.index.began))
+
+    # --- the disk ----------------------------------------------------------------------------------------------------
+
+    def advance(self, now: Millis) -> None:
+        """Let the syncs happen that have begun or ended meanwhile."""
+        while True:
+            if self._sync is not None:
+                if self._sync.ends_at > now:
+                    return
+                self._end_sync(self._sync)
+            begins_at = self._dirty_since + SYNC_INTERVAL_MS if self._dirty_since is not None else now + 1
+            if begins_at > now:
+                return
+            lasts_ms = self._chance.choice((0, 1, 5, SLOWEST_SYNC_MS))
+            self._sync = SyncUnderWay(begins_at + lasts_ms, self._last_lsn, self.files.begin_sync())
+            self._dirty_since, self._has_synced_page = None, True
+
+    def _end_sync(self, sync: SyncUnderWay) -> None:
+        self._sync = None
+        self.files.end_sync(sync.places)
+        self.synced_lsn = sync.lsn
+        needed = self._writer.note_synced(sync.lsn)
+        for number in self.files.numbers if needed is not None else ():
+            if number < needed:  # type: ignore[operator]  # it is there
+                self.files.remove(number)
+
+    def cut_power(self, now: Millis) -> None:
+        """Lose what is not synced, as far as the disk does not have it by chance. No process runs."""
+        self.advance(now)
+        self.files.cut_power(self._chance)
+        self._dirty_since = self._sync = None
+        self.boots += 1
+
+    def hurt(self, what: str) -> None:
+        """Let the disk forget something that was synced. No process runs. `what`: "bits", "sector" or "segment"."""
+        self.is_hurt = True
+        if what == "segment":
+            self._unreadable = self._chance.choice(self.files.numbers)
+        else:
+            self.files.damage(self._chance, is_sector=what == "sector")
+
+    def draw_crash(self, what: str, nth: int) -> None:
+        """Let the process end within a block that it writes."""
+        self.crash_point = CrashPoint(what, nth, cuts_power=self._chance.random() < 0.4)
+
+    # --- the start of a process --------------------------------------------------------------------------------------
+
+    def begin_process(self, cluster: str, wall_ms: Millis, shown: Millis) -> Restoration | None:
+        """Read what earlier processes have written; None: that is nothing of use. Raises `PhalanxError`."""
+        at = StartTimes(f"boot {self.boots}", wall_ms, shown)
+        self.log.take()  # what was not written is lost with the process that had made it
+        self._starts += 1
+        self.files.end_sync(self.files.begin_sync())  # as members do before they read
+        self._dirty_since = self._sync = self._head = self._spare = None
+        image = self.files.latest()
+        found, replay = self.read(image, at)
+        self._judge(found, replay, at)
+        store = StoreStart(self.store.hex(), self._starts)
+        first = ReplicaLog(store=store)
+        restoration = restore(replay, last_stamp(found, replay, at), first)
+        appended = first.take()
+        self._first = appended.records if appended is not None else []
+        self._unused = found.unused
+        owner = LogOwner(0, cluster, "sim", at.boot_id)
+        self._writer = LogWriter(owner, store, found, replay.index)
+        self.log = self._writer.log
+        self._last_lsn = self.synced_lsn = self.log.last_lsn
+        return restoration
+
+    def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:
+        """Read files back. Raises `PhalanxError`."""
+        segments: dict[int, Buffer | None] = dict(image)
+        if self._unreadable in segments:
+            segments[self._unreadable] = None
+        found = scan(segments, self.store)
+        return found, replay_log(segments, self.store, found, at)
+
+    def begin_log(self, now: Millis, member: MemberId, times: BlockTimes) -> None:
+        """Begin the log of the process that has read the folder. Raises `Crash`."""
+        self._dirty_since = now
+        self._begin_segment(member, times)
+        for number in self._unused:
+            self.files.remove(number)
+        for record in self._first:
+            self.log.add(record.body, to_copy=record.to_copy)
+        self._first, self._unused = [], ()
+        self.write(now, times)
+
+    def _judge(self, found: LogScan, replay: Replay, at: StartTimes) -> None:
+        """Judge what was read, and go on from there."""
+        last = found.end.lsn - 1 if found.end is not None else 0
+        self.wrong = ""
+        if self.is_hurt and last < self._last_lsn and found.torn is None:
+            self.wrong = (
+                f"the log ended with record {self._last_lsn}, and nobody says that it ends with {last} now: {found}"
+            )
+        if not self.is_hurt and last < self.synced_lsn:
+            self.wrong = f"records up to {self.synced_lsn} were synced, and what is read ends with {last}: {found}"
+        cut = [lsn for lsn in self.written if lsn > last]
+        for lsn in cut:
+            del self.written[lsn]
+        self.cut_records += len(cut)
+        if self.differs:
+            return  # that was told when it was written
+        if cut or self._followed_lsn < max(self.written, default=0):
+            self.replay = Replay()
+            for lsn, (record, shown) in self.written.items():
+                self.replay.take(lsn, record, shown)
+        self.wrong = self.wrong or find_difference_of(self.replay, replay, at.mono_ms)
+
+
+def find_difference_of(expected: Replay, read: Replay, now: Millis) -> str:
+    """Return in what the replicas of all records and those that were read differ first; empty: in nothing that counts."""
+    if other := expected.replicas.keys() ^ read.replicas.keys():
+        where = "was not read" if min(other) in expected.replicas else "was read, and does not exist"
+        return f"partition {min(other)} {where}"
+    for partition, replica in expected.replicas.items():
+        if why := compare_replicas(replica, read.replicas[partition], now):
+            return f"partition {partition}, here all records for memory: {why}"
+    if expected.index.cluster != read.index.cluster:
+        return f"the cluster is {expected.index.cluster} by all records, and was read as {read.index.cluster}"
+    return ""
