@@ -4,7 +4,8 @@ Four servers where Redis is installed: a member in memory and one with a `data_d
 `appendonly yes` and `appendfsync everysec`. In each round all of them do the same, one after the other, and every other round
 in the opposite order. What counts is a ratio of two ratios of one round: with disks, ours to Redis's; and the same in memory. It
 is the part of a member's rate that the disk leaves, over the part that it leaves of Redis's. Where there is nothing of Redis's
-to ask, the first part alone counts.
+to ask, the first part alone counts. Where each write waits for its sync (a map that is `always`, and `appendfsync always`), the
+rates on the disk are compared as they are.
 
 Then restarts: `benchmarks.durable_restart`.
 """
@@ -36,7 +37,9 @@ from benchmarks.durable_restart import Restart, measure_restarts
 from benchmarks.plan import KEY_COUNT, MAP, VALUE_BYTES, make_entries
 from benchmarks.resp import rate_in
 from benchmarks.servers import Server, ServerFailed, disk_options, members, redis_server, redis_version
+from phalanx.client.ask import ask_any
 from phalanx.common.ids import host_and_port
+from phalanx.common.map_settings import MapChange
 from phalanx.runtime.process.processes import start_member_process
 
 CONNECTIONS = 50
@@ -81,6 +84,8 @@ class Row(msgspec.Struct):
     @property
     def counted(self) -> list[float]:
         """What the goal is for."""
+        if self.redis_disk and not self.redis_memory:
+            return self.beside_on_disk
         if self.redis_disk:
             return _ratios(self.beside_on_disk, self.beside_in_memory)
         return self.left
@@ -112,7 +117,7 @@ def durable(
         return wanted
 
     report = DurableReport([], [], [] if has_redis else [WITHOUT_REDIS])
-    for measure in (_redis_rows, _client_rows, _embedded_rows, _backup_rows):
+    for measure in (_redis_rows, _always_rows, _client_rows, _embedded_rows, _backup_rows):
         report.rows += measure(rounds, seconds, has_redis, is_wanted)
     entries = RESTART_ENTRIES // 10 if quick else RESTART_ENTRIES
     report.restarts += measure_restarts(entries, 1 if quick else 3, has_redis, is_wanted)
@@ -167,14 +172,30 @@ def _redis_rows(rounds: int, seconds: float, has_redis: bool, is_wanted: Wanted)
         ]
 
 
+def _always_rows(rounds: int, seconds: float, has_redis: bool, is_wanted: Wanted) -> list[Row]:
+    """Each write waits for its sync."""
+    row = Row(f"SET in always, {CONNECTIONS} connections", 1.0)
+    if not has_redis or not is_wanted(row.name):
+        return []
+    with contextlib.ExitStack() as stack:
+        ports = {
+            "disk": stack.enter_context(_redis_member(on_disk=True, always=True)),
+            "redis_disk": stack.enter_context(redis_server(on_disk=True, sync="always")).port,
+        }
+        return [take_turns(row, {side: _asking(port, 1) for side, port in ports.items()}, rounds, seconds)]
+
+
 @contextlib.contextmanager
-def _redis_member(*, on_disk: bool) -> Iterator[int]:
-    """The port of a member that serves Redis clients."""
+def _redis_member(*, on_disk: bool, always: bool = False) -> Iterator[int]:
+    """The port of a member that serves Redis clients. `always`: each write waits for its sync."""
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as name:
         options = ("--serve", "redis", *(disk_options(Path(name) / "data") if on_disk else ()))
         with start_member_process(
             Path(name) / "member.log", cluster="bench", backup_count=0, options=options
         ) as member:
+            if always:
+                change = MapChange(durability="always")
+                ask_any(member.address, "bench", lambda inquirer: inquirer.change_map("*", change))
             yield host_and_port(member.address)[1]
 
 

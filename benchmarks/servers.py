@@ -91,11 +91,12 @@ def disk_options(data_dir: Path) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def redis_server(
-    replica_of: Server | None = None, *, on_disk: bool = False, folder: str | None = None
+    replica_of: Server | None = None, *, on_disk: bool = False, folder: str | None = None, sync: str = "everysec"
 ) -> Iterator[Server]:
     """A redis-server that keeps everything in memory only; with `replica_of`, a replica in sync with that one.
 
-    `on_disk`: it writes an AOF, synced each second, and rewrites it only when it is asked to. `folder`: where; None: in one of its own.
+    `on_disk`: it writes an AOF, synced as `sync` says (`appendfsync`), and rewrites it only when it is asked to. `folder`: where; None: in
+    one of its own.
     """
     import redis
 
@@ -105,7 +106,7 @@ def redis_server(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-bench-"))
         command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
         command += ["--save", "", "--daemonize", "no", "--appendonly", "yes" if on_disk else "no"]
-        command += ["--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"]
+        command += ["--appendfsync", sync, "--auto-aof-rewrite-percentage", "0"]
         if replica_of is not None:
             command += ["--replicaof", "127.0.0.1", str(replica_of.port), "--repl-diskless-sync-delay", "0"]
         connection = stack.enter_context(redis.Redis(port=port))

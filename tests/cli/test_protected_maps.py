@@ -72,6 +72,7 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         "eviction": "oldest",
         "max_idle_ms": 0,
         "dicts": "any",
+        "durability": "interval",
         "schema": None,
         "journal": {"capacity": 0, "max_bytes": 16 * 1024 * 1024},
     }
@@ -117,6 +118,11 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         (("max-idle", "m", "soon"), "Invalid value for 'seconds'"),
         (("max-idle", "", "5"), "the name of the map is empty"),
         (("dicts", "m", "yaml"), "dicts: 'yaml' is not one of any, rows, json"),
+        (("durability", "m", "never"), "durability: 'never' is not one of interval, always"),
+        (
+            ("durability", "m", "always"),
+            "durability: 'always' needs a folder of each member that holds data: set data_dir of",
+        ),
         (("dicts", "", "json"), "the name of the map is empty"),
         (("merge-policy", "m", "best"), "merge_policy: 'best' is not one of latest-update"),
     ],

@@ -246,6 +246,24 @@ def forget_as_last_leaver(node: Node) -> None:
     replace(node, "_log_end", log_end)
 
 
+# --- what waits for a sync ---------------------------------------------------------------------------------------------
+
+
+def acknowledge_unsynced(node: Node) -> None:
+    """An owner answers writes of all maps at once, also those that wait for their syncs."""
+    replace(node.grid.leader, "waits_for_sync", lambda name, now: False)
+
+
+def say_synced_too_early(node: Node) -> None:
+    """A backup says that it has synced what it has only applied."""
+    replace(node.grid.follower.held_acks, "_log", ReplicaLog(is_on=False))
+
+
+def tell_tables_unsynced(node: Node) -> None:
+    """A master tells a table, and a member acknowledges one, that a power cut can take from it."""
+    replace(node._sync_gate, "pass_on", lambda effects: effects)
+
+
 # --- copies to the disk, and reading back ------------------------------------------------------------------------------
 
 
@@ -384,6 +402,9 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "leave-with-what-it-holds": leave_with_what_it_holds,
     "keep-owners-without-disks": keep_owners_without_disks,
     "refuse-removals-when-full": refuse_removals_when_full,
+    "acknowledge-unsynced": acknowledge_unsynced,
+    "count-backups-unsynced": say_synced_too_early,
+    "tell-tables-unsynced": tell_tables_unsynced,
 }
 """Name to what takes the rule out."""
 

@@ -53,7 +53,11 @@ RESTARTS = (
     "forget-what-is-not-synced",
 )  # fmt: skip
 
+PROMISES = ("acknowledge-unsynced", "tell-tables-unsynced")
+"""Bugs that a power cut shows."""
+
 UNSEEN = {
+    "count-backups-unsynced",
     "take-the-smallest-position",
     "restart-with-the-same-versions",
     "restart-without-majority",
@@ -68,7 +72,7 @@ def tells(result: Result) -> bool:
 
 
 def test_every_bug_of_the_disk_has_an_expectation() -> None:
-    assert {*LOG_OF, *FAILING, *RESTARTS, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
+    assert {*LOG_OF, *FAILING, *RESTARTS, *PROMISES, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
 
 
 @pytest.mark.parametrize("canary", LOG_OF)
@@ -89,3 +93,8 @@ def test_a_disk_that_fails_or_is_full_is_handled_wrongly(canary: str) -> None:
 @pytest.mark.parametrize("canary", RESTARTS)
 def test_a_restart_that_goes_wrong_is_found(canary: str) -> None:
     find(canary, [Profile.OUTAGE], range(200), tells)
+
+
+@pytest.mark.parametrize("canary", PROMISES)
+def test_what_is_told_before_it_is_synced_is_found_by_a_power_cut(canary: str) -> None:
+    find(canary, [Profile.OUTAGE], range(80), tells)

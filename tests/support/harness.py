@@ -42,6 +42,7 @@ from phalanx.machine.inputs import (
     LinkUp,
     Received,
     Started,
+    Synced,
     TimePassed,
 )
 from phalanx.machine.local_context import LocalContext
@@ -241,6 +242,12 @@ class Cluster:
         for effect in effects:
             self._carry_out(name, node, effect)
         self._check(node)
+        if node.log.is_wanted and self.nodes.get(name) is node and self.syncs_at_once(name):
+            self.feed(name, Synced(node.log.last_lsn))
+
+    def syncs_at_once(self, name: str) -> bool:
+        """Whether the disk of a member syncs as soon as somebody waits for it."""
+        return True
 
     def _write_log(self, name: str, node: Node) -> None:
         """Write what an input has logged: the process can end at any moment."""

@@ -24,8 +24,10 @@ class DiskUnderTest:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(member_disk, "DiskLimits", lambda timeout_s: LIMITS)
         self._monkeypatch = monkeypatch
-        self.disk = MemberDisk.open(str(path), "test", "1", is_lasting=True)
-        self.disk.begin(lambda: (lone_id("A"), GridClock(0)), lambda state, why: None, _fail, dict, 10.0)
+        self.disk = MemberDisk.open(str(path), "test", "1", is_lasting=True, lag_ms=1_000)
+        self.disk.begin(
+            lambda: (lone_id("A"), GridClock(0)), lambda state, why: None, lambda lsn: None, _fail, dict, 10.0
+        )
         self.live_bytes, self.counts = 0, 0
 
     def write(self, *records: DiskRecord) -> None:
@@ -169,6 +171,6 @@ def test_more_data_than_the_process_can_hold_is_refused_with_both_numbers(
     with pytest.raises(
         DataFolderRefused, match=r"at least 3\d\d\.\d KiB, and with its memory_limit it can have 256\.0 KiB"
     ):
-        MemberDisk.open(path, "test", "1", is_lasting=True, may_hold=1 << 18)
-    opened = MemberDisk.open(path, "test", "1", is_lasting=True, may_hold=1 << 20)
+        MemberDisk.open(path, "test", "1", is_lasting=True, lag_ms=1_000, may_hold=1 << 18)
+    opened = MemberDisk.open(path, "test", "1", is_lasting=True, lag_ms=1_000, may_hold=1 << 20)
     asyncio.run(opened.close(is_orderly=False))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phalanx import Config, start_member
+from phalanx import Config, MapConfig, UsageError, start_member, start_member_in_thread
 
 WRITES: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "put": lambda things: things.put("a", 5),
@@ -32,3 +32,38 @@ def test_a_write_is_written_before_the_program_is_told(tmp_path: Path, write: st
             assert not disk.log.has_new
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_of_an_always_map_is_synced_before_the_program_is_told(tmp_path: Path, write: str) -> None:
+    async def run() -> None:
+        maps = {"things": MapConfig(durability="always")}
+        config = Config(port=0, data_dir=str(tmp_path / "data"), data_dir_is_lasting=True, backup_count=0, maps=maps)
+        async with await start_member(config) as member:
+            things = member.map("things")
+            await things.put_all({"a": 1, "b": 2})
+            disk = member.disk
+            assert disk is not None
+            before = disk.log.last_lsn
+            await WRITES[write](things)
+            assert disk.log.synced_lsn > before
+
+    asyncio.run(run())
+
+
+def test_a_thread_is_told_of_a_write_of_an_always_map_when_it_is_synced(tmp_path: Path) -> None:
+    maps = {"things": MapConfig(durability="always")}
+    config = Config(port=0, data_dir=str(tmp_path / "data"), data_dir_is_lasting=True, backup_count=0, maps=maps)
+    with start_member_in_thread(config) as member:
+        things = member.map("things")
+        things["a"] = 1
+        disk = member._here().disk
+        assert disk is not None
+        before = disk.log.last_lsn
+        things["a"] = 2
+        assert disk.log.synced_lsn > before
+
+
+def test_a_member_without_a_folder_is_not_configured_with_maps_that_wait_for_it() -> None:
+    with pytest.raises(UsageError, match="maps: durability 'always' needs a folder of this member: set data_dir"):
+        Config(maps={"things": MapConfig(durability="always")})

@@ -39,6 +39,30 @@ def test_a_record_waits_for_the_interval_or_until_somebody_waits_for_it() -> Non
     assert progress.want(5) is False  # that one is on its way
 
 
+def test_a_sync_waits_a_moment_for_those_who_were_told_of_the_one_before() -> None:
+    progress, first = SyncProgress(0), segment(1)
+    progress.note_append(first, 10, 10, 50.0)
+    progress.begin()
+    progress.note_append(first, 15, 10, 50.001)
+    progress.want(15)
+    progress.end(0.004, 50.004)
+    assert progress.wait_s(INTERVAL_S, 50.004) == pytest.approx(0.001), "a quarter of the last sync"
+    assert progress.wait_s(INTERVAL_S, 50.005) == pytest.approx(0), "and no longer"
+    progress.note_append(first, 25, 10, 50.0045)
+    assert progress.want(25) is True, "the ten are back, and the five that have waited are here"
+    assert progress.wait_s(INTERVAL_S, 50.0045) == 0
+
+
+def test_a_lone_caller_waits_for_nobody() -> None:
+    progress, first = SyncProgress(0), segment(1)
+    for lsn in (1, 2):
+        progress.note_append(first, lsn, 10, 50.0)
+        progress.want(lsn)
+        assert progress.wait_s(INTERVAL_S, 50.0) == 0
+        progress.begin()
+        progress.end(0.004, 50.0)
+
+
 def test_a_sync_covers_what_was_appended_before_it_began() -> None:
     progress, first = SyncProgress(0), segment(1)
     progress.note_append(first, 3, 10, 50.0)

@@ -154,10 +154,12 @@ class Judges:
             self.evidence.survival.on_last_input(host.address, held, now)
 
     def on_power_cut(self, now: Millis) -> None:
-        """Note that everybody who ran has lost power."""
+        """Note that everybody who ran has lost power: what was written just before can be gone, unless all writes wait for their syncs."""
         for checker in self._checkers:
-            checker.on_power_cut(now - UNSYNCED_MS, now)
-        self.evidence.survival.power_cuts.append((now - UNSYNCED_MS, now))
+            if checker is not self.evidence.tables or not self._options.always:
+                checker.on_power_cut(now - UNSYNCED_MS, now)
+        if not self._options.always:
+            self.evidence.survival.power_cuts.append((now - UNSYNCED_MS, now))
 
     def on_process_ended(
         self, host: Host, member: MemberId, how: str, leaving: Collection[MemberId], now: Millis

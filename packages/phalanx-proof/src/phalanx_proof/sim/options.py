@@ -160,6 +160,8 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether members have folders, to which they write."""
     restarts: bool = False
     """Whether a process begins with what is in the folder of its host; False: with an empty folder."""
+    always: bool = False
+    """Whether writes of all maps wait for their syncs."""
     kept_calls: tuple[tuple[int, int], ...] | None = None
     """Ranges of turns, ends included: only these calls of the workload are made; None: all."""
     journal: int = 0
@@ -236,7 +238,9 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
         protected = MapConfig(
             minimum_members=self.protection.minimum, majority=self.protection.majority, protects=protects
         )
-        maps = {"*": protected} if self.protection.is_on else {}
+        usual = protected if self.protection.is_on else MapConfig()
+        usual = msgspec.structs.replace(usual, durability="always") if self.always else usual
+        maps = {"*": usual} if usual != MapConfig() else {}
         if self.staging_journal:
             maps |= dict.fromkeys((APPLIED, REPLACED), MapConfig(journal_capacity=self.staging_journal))
         if self.journal:

@@ -1,4 +1,4 @@
-"""`phalanx map settings|schema|backups|protect|merge-policy|max-entries|max-bytes|eviction|max-idle|dicts`: what maps are to be like, shown and changed while they are used."""
+"""`phalanx map settings|schema|backups|protect|merge-policy|max-entries|max-bytes|eviction|max-idle|dicts|durability`: what maps are to be like, shown and changed while they are used."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def settings(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show backups, protection, merge policy, bound, idle time, format of dicts, schema and journal of one map, or of all that have settings of their own."""
+    """Show backups, protection, merge policy, bound, idle time, format of dicts, durability, schema and journal of one map, or of all that have settings of their own."""
     check_name(name)
     plan = ask_plan(at, cluster)
     found_settings = settings_of(plan, name)
@@ -231,6 +231,11 @@ VALUE_COMMANDS: Final = (
         "dicts", "format", "rows; json, which programs in all languages can read; any: each program chooses.",
         "Set how programs store dicts in the map from now on. Stored values do not change, and can still be read.",
         ("dicts",),
+    ),
+    ValueCommand(
+        "durability", "mode", "interval: writes wait for no sync; always: for the syncs of all that confirm them.",
+        "Set what writes of the map wait for, where members have a data_dir. The answer comes when every member works by it.",
+        ("durability",),
     ),
 )  # fmt: skip
 

@@ -43,6 +43,9 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     None: without end."""
     dicts: str | None = None
     """How programs store dicts: `rows`; `json`, which programs in all languages read; or `any`, as each program says. None: `any`."""
+    durability: str | None = None
+    """What a write waits for, where members have a `data_dir`: `interval`, for no sync; `always`, for the syncs of all that must
+    confirm it. None: `interval`."""
 
     def as_change(self, usual: BackupCount) -> MapChange:
         """Convert the configuration to a change of settings. `usual`: the backup counts where it names none.

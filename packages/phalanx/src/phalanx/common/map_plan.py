@@ -24,6 +24,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import target_of
 from phalanx.common.map_settings import (
     DictFormat,
+    Durability,
     JournalSettings,
     MapChange,
     MapSettings,
@@ -131,6 +132,13 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
     def has_dict_formats(self) -> bool:
         """Whether some map has a format of dicts."""
         return self.usual.dicts != DictFormat.ANY or any(change.dicts is not None for _, change in self.maps)
+
+    @property
+    def has_always(self) -> bool:
+        """Whether writes of some map wait for their sync."""
+        return self.usual.durability == Durability.ALWAYS or any(
+            c.durability == Durability.ALWAYS for _, c in self.maps
+        )
 
     @property
     def journals(self) -> dict[str, JournalSettings]:

@@ -1,6 +1,6 @@
 """What can be set for a map: its backups, its protection against a cluster that has become too small, the policy by which its
 entries are merged after a split, its bounds (entries and bytes) with the policy of its evictions, the idle time of its
-entries, how programs store dicts in it, its journal, and the schema of its rows.
+entries, how programs store dicts in it, its journal, the schema of its rows, and what its writes wait for on disk.
 
 Which settings hold for which map: `map_plan`.
 """
@@ -70,6 +70,18 @@ class DictFormat(enum.StrEnum):
 
 
 DICT_FORMATS = tuple(each.value for each in DictFormat)
+
+
+class Durability(enum.StrEnum):
+    """What a write waits for, where members have folders."""
+
+    INTERVAL = "interval"
+    """For no sync: one begins a fifth of a second later at most."""
+    ALWAYS = "always"
+    """For the syncs of the owner and of each synchronous backup."""
+
+
+DURABILITIES = tuple(each.value for each in Durability)
 
 
 class Share(NamedTuple):
@@ -160,6 +172,8 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     """How programs store dicts (`DictFormat`)."""
     schema: str = ""
     """The schema of the map's rows as JSON (`map_schema`); empty: none."""
+    durability: str = Durability.INTERVAL.value
+    """What a write waits for, where members have folders (`Durability`)."""
 
     @property
     def is_bounded(self) -> bool:
@@ -188,6 +202,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     max_idle_ms: Millis | None = None
     dicts: Text | None = None
     schema: SchemaText | None = None
+    durability: Text | None = None
 
     @property
     def values(self) -> dict[str, Any]:
@@ -234,6 +249,7 @@ MAP_SETTINGS: Final = {
         "max idle", most=MAX_TTL_MS, zero="for ever", shown=lambda idle_ms: f"{idle_ms / 1000:g} seconds"
     ),
     "dicts": MapSetting("dicts", choices=DICT_FORMATS),
+    "durability": MapSetting("durability", choices=DURABILITIES),
     "schema": MapSetting("schema", zero="none", shown=lambda text: str(read_schema(text))),
     "journal": MapSetting("journal"),
 }

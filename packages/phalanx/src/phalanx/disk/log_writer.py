@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.invariant import invariant, known
 from phalanx.common.store import StoreStart
 from phalanx.disk.blocks import FIRST_BLOCK, LAST_BLOCK, BlockTimes, chain_start, encode_block
@@ -59,13 +59,15 @@ class SegmentInUse(msgspec.Struct):
 class LogWriter:
     """The log of one start, behind what was found of earlier ones."""
 
-    def __init__(self, owner: LogOwner, store: StoreStart, found: LogScan, index: LogIndex) -> None:
+    def __init__(
+        self, owner: LogOwner, store: StoreStart, found: LogScan, index: LogIndex, lag_ms: Millis = NEVER
+    ) -> None:
         """`store`: the folder, and the number of this start. `found`: what the folder has; everything of it is on the disk. `index`: what that says."""
         self._owner = owner
         self._store = store
         self._index = index.going_on()
         self._reservation = ClockReservation()
-        self.log = ReplicaLog(found.end.lsn - 1 if found.end is not None else 0, store=store)
+        self.log = ReplicaLog(found.end.lsn - 1 if found.end is not None else 0, store=store, lag_ms=lag_ms)
         """Where the machines of the member add records."""
         self._head: SegmentHead | None = None
         """Of the segment that is appended to; None: this start has not begun one."""
@@ -129,6 +131,7 @@ class LogWriter:
         self.segments[-1].size += size
         self._end = LogPosition(head.number, offset + size, chain, appended.last_lsn + 1)
         self.blocks += 1
+        self.log.note_written(times.mono_ms)
 
     def note_synced(self, lsn: int) -> int | None:
         """Note that all up to this record is on the disk. Return the first segment that is still needed; None: as before."""

@@ -228,6 +228,8 @@ class GridService:
         if is_divided:
             self._divide(before.partition_count, outcomes, now, reconfirmed=reconfirmed)
         self.follower.follow_table(table, outcomes, reconfirmed=reconfirmed)
+        if before.maps != table.maps:
+            self.follower.acknowledge_all_synced()
         for partition, row in enumerate(table.rows):
             if is_same and before.versions[partition] == table.versions[partition]:
                 continue
@@ -327,6 +329,7 @@ class GridService:
         self.evictor.release_partition(owned.number)
         self.ownership.owned[owned.number] = None
         self.leader.note_settled(owned.number)
+        self.leader.awaits_sync.pop(owned.number, None)
         self._expirer.release_partition(owned.number)
         self.locks.release_partition(owned.number)
         for write in owned.abandon():
@@ -383,6 +386,12 @@ class GridService:
     def on_replicate_acks(self, sender: MemberId, message: ReplicateAcks, now: Millis) -> None:
         for ack in message.acks:
             self.on_replicate_ack(sender, ack, now)
+
+    def on_synced(self, lsn: int, now: Millis) -> None:
+        """Note how far the log of this member is synced: owners and callers wait for that."""
+        self.ownership.log.note_synced(lsn)
+        self.follower.held_acks.on_synced(lsn)
+        self.leader.on_synced(lsn, now)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         if not message.view.may_be_known_by(self.follower.view):

@@ -311,6 +311,7 @@ class MapSettingsAnswer(TypedDict):
     eviction: str
     max_idle_ms: Annotated[int, Meta(description="0: unused entries stay.")]
     dicts: Annotated[str, Meta(description="How programs store dicts: rows, json, or any (as each says).")]
+    durability: Annotated[str, Meta(description="What a write waits for: interval (no sync) or always.")]
     schema: Annotated[MapSchemaAnswer | None, Meta(description="null: the map has none.")]
     journal: MapJournalAnswer
 

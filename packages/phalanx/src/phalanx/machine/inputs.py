@@ -144,6 +144,13 @@ class CopyToDisk(msgspec.Struct, frozen=True):
     partition: int
 
 
+class Synced(msgspec.Struct, frozen=True):
+    """A sync of the log of this member has ended."""
+
+    lsn: int
+    """All records up to this one are synced."""
+
+
 class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
@@ -152,5 +159,5 @@ RareInput = (
     Started | LinkLost | LinkRefused | LinkUp | LeaveWanted | MemoryMeasured | SeedsFound | EventLogChecked | ActivityMeasured
     | CopyToDisk | DiskMeasured | DiskChecked
 )  # fmt: skip
-"""All but messages, calls and time."""
-Input = Received | ReceivedTogether | TimePassed | Call | RareInput
+"""All but messages, calls, time and syncs."""
+Input = Received | ReceivedTogether | TimePassed | Call | Synced | RareInput

@@ -3,7 +3,7 @@ of its process.
 
 Each call is asked once. It returns its result if it was done here, or `There`, the partition whose owner must be asked
 by an ordinary request. It is done here if the member serves, owns the key's partition, and no other member has to know:
-a write has no backup, no bound and no idle time. What would be refused is never done here: the refusal of a request
+a write has no backup, no bound, no idle time and no sync to wait for. What would be refused is never done here: the refusal of a request
 says why.
 
 Compared with requests, two things are checked besides: whether requests wait that came before (the door), and whether
@@ -219,6 +219,7 @@ class LocalAccess:
         if rules.counts_reads or (guard.is_watchful and guard.watches(name)):
             return None
         may_write = now < grid.memory.alone_until and rules.are_writes_plain and not grid.parked.released
+        may_write = may_write and not grid.leader.waits_for_sync(name, now)
         try:
             commands = CommandBytes(data, start, most, most_bytes, nil)
             done = grid.leader.commit_commands(name, commands, now, may_write=may_write)
@@ -232,7 +233,7 @@ class LocalAccess:
     def _find_for_write(self, node: Node, name: str, key: bytes, now: Millis) -> OwnedPartition | There:
         """Return the partition of a key where a write of it can be done here."""
         grid = node.grid
-        listed, rules, guard = grid.ownership.owned, grid.ownership.rules, grid.guard
+        listed, rules, guard, leader = grid.ownership.owned, grid.ownership.rules, grid.guard, grid.leader
         partition = partition_of(key, len(listed))
         owned = listed[partition]
         if (
@@ -241,6 +242,7 @@ class LocalAccess:
             or not rules.are_writes_plain
             or not node.serves(now)
             or grid.parked.released
+            or (leader.log is not None and leader.waits_for_sync(name, now))
             or len(key) > rules.max_key
             or (guard.is_watchful and guard.watches(name))
         ):

@@ -63,6 +63,7 @@ from phalanx.machine.inputs import (
     ReceivedTogether,
     SeedsFound,
     Started,
+    Synced,
     TimePassed,
 )
 from phalanx.machine.interests import Facts, Interest, interest, interest_in_both
@@ -79,6 +80,7 @@ from phalanx.node.pause_detection import PauseDetection
 from phalanx.node.recent_activity import RecentActivity
 from phalanx.node.safety import SafetyInquiries
 from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
+from phalanx.node.sync_gate import SyncGate
 from phalanx.node.table_wish import TableWish
 from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
@@ -212,6 +214,7 @@ class Node:
         self._has_moved = True
         """Whether this input can have changed when machines are due that do not set their alarms themselves."""
         self._has_ended = False
+        self._sync_gate = SyncGate(self.log)
         self._is_serving = False
         """Whether the partitions are assigned, and this incarnation is not over."""
 
@@ -246,29 +249,32 @@ class Node:
         elif isinstance(event, TimePassed):
             self.alarms.ring(now)
             self._follow_up(now)
+        elif isinstance(event, Synced):
+            self.grid.on_synced(event.lsn, now)
+            self._follow_up(now)
         else:
             self._handle_other(event, now)
             self._has_moved = True
             self._follow_up(now)
         if self._handlers is not self._awake and not pauses.is_awake and pauses.wakes_up(now) and not self._has_ended:
             self._handlers = self._awake
-        if self.grid.follower.acks:
-            self.grid.follower.acknowledge()
+        self.grid.follower.acknowledge()
         if out.recorded:
             self._history.add(out.recorded, now)
         if self.log.is_on and (record := self.membership.take_view_record()) is not None:
-            self.log.add(record)
+            self._sync_gate.add(record)
+        effects = out.take()
         if self._has_moved:
             self.alarms.follow()
             self._has_moved = not self._is_serving  # until then any call can wish for a table
-            return self._with_changes(out.take())
-        return out.take()
+            effects = self._with_changes(effects)
+        return self._sync_gate.pass_on(effects) if self.log.store is not None and self._sync_gate.is_closed else effects
 
     def _with_changes(self, effects: list[Effect]) -> list[Effect]:
         """Return the effects of an input, with a new view before them and a new table behind them."""
         view, table = self.membership.view, self.installed_table.table
         if table is not self._driver_has[1]:
-            self.log.add(TableRecord(table, self.this))
+            self._sync_gate.add(TableRecord(table, self.this))
             effects = [*effects, TableChanged(table)]
         if view is not self._driver_has[0]:
             effects = [ViewChanged(view), *effects]

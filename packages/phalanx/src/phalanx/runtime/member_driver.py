@@ -25,7 +25,7 @@ from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import CopyToDisk, DiskChecked, Input, LeaveWanted, Started, TimePassed
+from phalanx.machine.inputs import CopyToDisk, DiskChecked, Input, LeaveWanted, Started, Synced, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
 from phalanx.net.deadline_timer import DeadlineTimer
@@ -168,6 +168,7 @@ class MemberDriver(PublicNames):
         """Whether its view or table is another one than endpoints have heard of."""
         self._timer = DeadlineTimer(self._loop, lambda: self._group.call(self.feed, TimePassed()))
         self._rearm_scheduled = False
+        self._sync_scheduled = False
         self._clock_offset_ms = 0
         """How far the grid's clock was ahead of `now` when the last incarnation ended."""
         self._has_left = False
@@ -293,6 +294,7 @@ class MemberDriver(PublicNames):
                 is_lasting=config.data_dir_is_lasting,
                 may_hold=limits_of(config.memory_limit, available_memory()).ceiling,
                 progress=self._reading,
+                lag_ms=config.disk_lag_ms,
             )
             self._group.before_output, self.caller.before_output = self.disk.write, self.disk.write_for_program
             self._group.gathers_output = self.disk.is_due
@@ -345,6 +347,7 @@ class MemberDriver(PublicNames):
             disk.begin(
                 lambda: (self.node.this, self.node.clock),
                 lambda state, why: self._group.call(self.feed, DiskChecked(state, why)),
+                self._on_synced,
                 self._break_off_connections,
                 lambda: self.node.grid.replica_sizes(),
                 config.disk_timeout_ms / 1000,
@@ -382,6 +385,10 @@ class MemberDriver(PublicNames):
             with contextlib.suppress(Exception):  # the warning is only for people
                 self.slow_turns.note(self.address, event, ended_s - began_s, ended_s)
 
+    def _on_synced(self, lsn: int) -> None:
+        """Tell the node how far its log is synced."""
+        self._group.call(self.feed, Synced(lsn))
+
     def _carry_out_all(self, effects: list[Effect]) -> None:
         clients = self.accepted.clients
         for effect in effects:
@@ -397,6 +404,16 @@ class MemberDriver(PublicNames):
             self._rearm_scheduled = True
             # One timer sets the next: they would hand the context variables of one call on without end.
             self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm, context=self._context)
+        if self.disk is not None and not self._sync_scheduled and self.disk.log.is_wanted and self.disk.is_due():
+            self._sync_scheduled = True
+            # Behind the other inputs of this turn: one sync is for all of them.
+            self._loop.call_soon(self._group.call, self._begin_sync, context=self._context)
+
+    def _begin_sync(self) -> None:
+        """Write what was logged, so that a sync can begin for those who wait for it: perhaps nothing else leaves that would do so."""
+        self._sync_scheduled = False
+        if self.disk is not None and not self._is_over:
+            self.disk.write()
 
     def _note_view(self, view: MembersView | None) -> None:
         before, self._view = self._view, view

@@ -202,6 +202,8 @@ class ReplicateAck(WireMessage, tag=43, frozen=True):
     partition: int
     epoch: int
     seq: int
+    is_synced: bool = False
+    """Whether the sender has synced them, too, or has no folder."""
 
 
 class Probe(WireMessage, tag=44, frozen=True):

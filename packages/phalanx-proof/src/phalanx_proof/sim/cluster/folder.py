@@ -1,7 +1,7 @@
 """The folder of a simulated host: segments on the model of a disk, written and read back by the code of members.
 
-It outlives processes. Syncs begin a fifth of a second after the first write that none has covered, and last a while; nobody waits for
-them, so they happen when the folder is looked at next. Each start reads all of it: what the blocks have is compared with what was
+It outlives processes. Syncs begin a fifth of a second after the first write that none has covered, or at once where somebody waits for
+them, and last a while. Each start reads all of it: what the blocks have is compared with what was
 written, and the replicas that they give with those of all records that there ever were.
 """
 
@@ -32,6 +32,8 @@ SEGMENT_BYTES = 4 * PAGE_BYTES
 """What is reserved for a segment; it can become longer."""
 SYNC_INTERVAL_MS: Millis = 200
 SLOWEST_SYNC_MS: Millis = 50
+DISK_LAG_MS: Millis = 230
+"""As the setting `disk_lag_ms` of a member, and so short that some syncs take longer."""
 UNSYNCED_MS = SYNC_INTERVAL_MS + SLOWEST_SYNC_MS
 """What was written longer ago is on the disk."""
 
@@ -104,6 +106,8 @@ class SimFolder(SimDisk):
         self._sync: SyncUnderWay | None = None
         self.synced_lsn = 0
         """The greatest number that is on the disk for sure."""
+        self.told_lsn = 0
+        """The greatest number of which the member was told that it is synced."""
         self._last_lsn = 0
         """The last record that was given to the system as a whole."""
         self._followed_lsn = 0
@@ -186,17 +190,31 @@ class SimFolder(SimDisk):
                 if self._sync.ends_at > now:
                     return
                 self._end_sync(self._sync)
-            begins_at = self._dirty_since + SYNC_INTERVAL_MS if self._dirty_since is not None else now + 1
-            if begins_at > now:
+            begins_at = self._begins_at(now)
+            if begins_at is None or begins_at > now:
                 return
             lasts_ms = self._chance.choice((0, 1, 5, SLOWEST_SYNC_MS))
             self._sync = SyncUnderWay(begins_at + lasts_ms, self._last_lsn, self.files.begin_sync())
             self._dirty_since, self._has_synced_page = None, True
 
+    def _begins_at(self, now: Millis) -> Millis | None:
+        if self._dirty_since is None:
+            return None
+        return (
+            min(now, self._dirty_since + SYNC_INTERVAL_MS)
+            if self.log.is_wanted
+            else self._dirty_since + SYNC_INTERVAL_MS
+        )
+
+    def next_at(self, now: Millis) -> Millis | None:
+        """Return when the next sync begins, or the present one ends; None: all is synced."""
+        return self._sync.ends_at if self._sync is not None else self._begins_at(now)
+
     def _end_sync(self, sync: SyncUnderWay) -> None:
         self._sync = None
         self.files.end_sync(sync.places)
         self.synced_lsn = sync.lsn
+        self.log.note_synced(sync.lsn)
         needed = self._writer.note_synced(sync.lsn)
         for number in self.files.numbers if needed is not None else ():
             if number < needed:  # type: ignore[operator]  # it is there
@@ -240,9 +258,9 @@ class SimFolder(SimDisk):
         self._first = appended.records if appended is not None else []
         self._unused = found.unused
         owner = LogOwner(0, cluster, "sim", at.boot_id)
-        self._writer = LogWriter(owner, store, found, replay.index)
+        self._writer = LogWriter(owner, store, found, replay.index, DISK_LAG_MS)
         self.log = self._writer.log
-        self._last_lsn = self.synced_lsn = self.log.last_lsn
+        self._last_lsn = self.synced_lsn = self.told_lsn = self.log.last_lsn
         return restoration
 
     def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.former_incarnation import DataHandover
-from phalanx.common.ids import Address, MemberId, Millis, Target
+from phalanx.common.ids import NEVER, Address, MemberId, Millis, Target
 from phalanx.common.invariant import known
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -70,6 +70,8 @@ class Host:
         """After how long a process starts again that has ended within a write to its folder."""
         self.partition_count = 0
         """How many partitions the table in its folder has; 0: as configured."""
+        self.looks_at_folder_at: Millis = NEVER
+        """When its folder is looked at next, because a sync begins or ends then."""
         self.disk_fails_until: Millis = 0
         self.has_lost_logs = False
         """Whether incarnations that begin here have no event log."""

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from phalanx.common.errors import InvariantViolation, PhalanxError
-from phalanx.common.ids import MemberId, Millis, member_id
+from phalanx.common.ids import NEVER, MemberId, Millis, member_id
 from phalanx.common.invariant import invariant, known
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -23,7 +23,16 @@ from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.replay import LogIsWrong
 from phalanx.disk.restoring import Restoration
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import CopyToDisk, Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
+from phalanx.machine.inputs import (
+    CopyToDisk,
+    Input,
+    LeaveWanted,
+    Received,
+    ReceivedTogether,
+    Started,
+    Synced,
+    TimePassed,
+)
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.wire.codec import message_decoder
@@ -216,6 +225,7 @@ class World:
         if host.disk is not None and host.disk.log.is_on:
             if not self._write(host, node):
                 return
+            self._plan_sync(host)
             if host.folder is not None and (partition := host.folder.draw_copy()) is not None:
                 self.queue.call_at(now, self.feed, host, node.this, CopyToDisk(partition))
         if self._validate_every and self.inputs % self._validate_every == 0:
@@ -279,6 +289,25 @@ class World:
             if not disk.differs:
                 self._note_difference(host, str(error))
         return True
+
+    def _plan_sync(self, host: Host) -> None:
+        """Look at a folder again when its next sync begins or ends."""
+        at = host.folder.next_at(self.now) if host.folder is not None else None
+        if at is not None and at < host.looks_at_folder_at:
+            host.looks_at_folder_at = at
+            self.queue.call_at(at, self._look_at_folder, host, at)
+
+    def _look_at_folder(self, host: Host, at: Millis) -> None:
+        if host.looks_at_folder_at != at:
+            return
+        host.looks_at_folder_at, folder = NEVER, host.folder
+        if folder is None or host.node is None or host.node.log is not folder.log:
+            return
+        folder.advance(self.now)
+        if folder.synced_lsn > folder.told_lsn:
+            folder.told_lsn = folder.synced_lsn
+            self.feed(host, host.node.this, Synced(folder.synced_lsn))
+        self._plan_sync(host)
 
     def _times(self, host: Host, node: Node) -> BlockTimes:
         shown = host.clock(self.now)

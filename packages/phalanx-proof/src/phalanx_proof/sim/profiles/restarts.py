@@ -87,7 +87,8 @@ def add_outages(options: HistoryOptions) -> HistoryOptions:
     faults = tuple(
         sorted((*options.faults, *outages, *absent, *apart, *leaves, *writing), key=lambda fault: fault.at_ms)
     )
-    options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings)
+    always = Random(f"durability:{seed}").random() < 0.5
+    options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings, always=always)
     if Random(f"alone:{seed}").random() < 0.8:
         return options
     return msgspec.structs.replace(options, backups=0)  # each partition waits for one member, and for no other

@@ -51,7 +51,7 @@ def raise_floor(leader: Leader, call: PartitionCall[FindWrittenBefore], reply: R
         unused = with_stamp(stamp, encode_state(UNUSED))
         leader.commit(owned, ReplicatePut, None, call.now, name, [NO_KEY], [unused], 0)
         leader.commit(owned, ReplicateRemove, write, call.now, name, [NO_KEY], [], None, stamp, evicted=True)
-    elif not owned.is_settled:
+    elif leader.is_unconfirmed(owned, name, call.now):
         leader.write_barrier(owned, name, write, call.now)
     if not write.partitions_left:
         leader.answer(write.caller, reply)

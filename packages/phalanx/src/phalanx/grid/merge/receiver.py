@@ -176,7 +176,7 @@ class VersionWriter:
         leader, replica = self._leader, owned.replica
         removed = [each for each in taken if each.kept.is_removal]
         values = [each for each in taken if not each.kept.is_removal]
-        if not taken and not owned.is_settled:
+        if not taken and leader.is_unconfirmed(owned, name, now):
             # The versions here, because of which nothing was taken, may not have reached the backups yet.
             leader.write_barrier(owned, name, write, now)
             return

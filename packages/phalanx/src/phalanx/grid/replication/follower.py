@@ -21,6 +21,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import maps_consumed_by, snapshot_made_by
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.grid.replication.flow_control import CopyFlow
+from phalanx.grid.replication.held_acks import Acks, HeldAcks, send_acks
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
@@ -39,7 +40,6 @@ from phalanx.wire.messages import (
     Probe,
     ProbeAnswer,
     ReplicateAck,
-    ReplicateAcks,
     ReplicateClear,
     ReplicatePut,
     ReplicateRemove,
@@ -57,6 +57,7 @@ class Follower:
     ) -> None:
         """`on_step`: mends the copy that is under way to the disk."""
         self.this = ownership.this
+        self._ownership = ownership
         self._log = ownership.log
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
@@ -64,8 +65,9 @@ class Follower:
         """Partition to a copy that is arriving."""
         self.incoming: dict[int, ActiveMigration] = {}
         """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
-        self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
-        """Owner and partition to the acknowledgement that is sent at the end of this input."""
+        self.acks: Acks = {}
+        """What is acknowledged at the end of this input."""
+        self.held_acks = HeldAcks(ownership.log, flow.out)
         self.deferred_free = memory.deferred_free
         self.undivided = UndividedReplicas(self.replicas, self.deferred_free, self._log)
         """Replicas of partitions that the table has split and this member has not."""
@@ -75,7 +77,6 @@ class Follower:
         """
         self._on_step = on_step
         self._owns = ownership.owns
-        self._is_former = ownership.is_former
         self._out = flow.out
         self._clock = clock
         self._traffic = flow.traffic
@@ -129,17 +130,26 @@ class Follower:
                 made = snapshot_made_by(replica, message)  # type: ignore[arg-type]  # it is one
                 self._on_step(partition, needed, made, message.map)
         if message.seq <= replica.seq:
+            if now >= self._log.late_from or self._ownership.rules.is_always(message.map):
+                self.held_acks.add(sender, partition, message.epoch, replica.seq)
+                return
             acks = self.acks.get(sender)
             if acks is None:
                 acks = self.acks[sender] = {}
             acks[partition] = ReplicateAck(partition, message.epoch, replica.seq)
 
     def acknowledge(self) -> None:
-        """Send the acknowledgements of the writes that this input has applied."""
-        for owner, acks in self.acks.items():
-            messages = list(acks.values())
-            self._out.send(owner, messages[0] if len(messages) == 1 else ReplicateAcks(messages))
-        self.acks.clear()
+        """Send the acknowledgements of the writes that this input has applied, as far as they need not wait for a sync."""
+        if self.acks:
+            send_acks(self._out, self.acks)
+            self.acks.clear()
+        if self.held_acks.new:
+            self.held_acks.end_input()
+
+    def _acknowledge_synced(self, owner: MemberId, partition: int, epoch: int, seq: int) -> None:
+        """Acknowledge also the sync of what is here, if the writes of any map wait for that."""
+        if self._ownership.rules.any_always:
+            self.held_acks.add(owner, partition, epoch, seq)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         partition, epoch = message.partition, message.epoch
@@ -159,6 +169,7 @@ class Follower:
         if replica is not None:
             base = (message.base_epoch, message.base_seq, message.base_leader)
             if (replica.epoch, replica.seq, replica.leader) == base:
+                self.held_acks.forget(partition)
                 replica.begin_epoch(epoch, sender)
                 self._log.add(EpochBegun(partition, epoch, sender, replica.ended))
             if (replica.epoch, replica.leader) == (epoch, sender):
@@ -168,6 +179,8 @@ class Follower:
             self.undivided.questions[partition] = sender, message
         else:
             self._out.send(sender, ProbeAnswer(partition, epoch, in_sync_to))
+            if in_sync_to >= 0:
+                self._acknowledge_synced(sender, partition, epoch, in_sync_to)
 
     def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
         partition, base_version = message.partition, message.base_version
@@ -219,6 +232,7 @@ class Follower:
             self.replicas[partition] = copy.replica
             copy.replica.ordered_for, copy.replica.ordered_by = copy.base_version, copy.ordered_by
             self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
+            self._acknowledge_synced(sender, partition, copy.replica.epoch, copy.replica.seq)
 
     def _refuse_copy(self, sender: MemberId, partition: int, copy_id: int) -> None:
         """Refuse the copy of a migration: this member has no memory for it, and the partition has its replicas elsewhere.
@@ -246,6 +260,7 @@ class Follower:
 
     def _free(self, partition: int) -> None:
         self.undivided.drop(partition)
+        self.held_acks.forget(partition)
         self.deferred_free.add(self.replicas.pop(partition, None))
 
     def _find(self, partition: int) -> Replica | None:
@@ -301,6 +316,12 @@ class Follower:
             self._drop(partition)
         if reconfirmed:
             self._end_unknown_rules(table)
+
+    def acknowledge_all_synced(self) -> None:
+        """Acknowledge to each owner also the sync of what is here: it can wait for that since this table."""
+        for partition, replica in self.replicas.items():
+            if replica.leader in self._ownership.members:
+                self._acknowledge_synced(MemberId(replica.leader), partition, replica.epoch, replica.seq)
 
     def divide(
         self,
@@ -369,7 +390,7 @@ class Follower:
         self._finalize(self.incoming.pop(partition), table, outcomes)
 
     def _is_over(self, ordered_by: MemberId | None) -> bool:
-        return ordered_by is not None and self._is_former(ordered_by)
+        return ordered_by is not None and self._ownership.is_former(ordered_by)
 
     def refusal_to_commit(self, message: MigrationCommit) -> str | None:
         """Say why this member must refuse to commit a migration; None: it can commit."""
@@ -421,6 +442,7 @@ class Follower:
         self.undivided.clear()
         self.copies.clear()
         self.incoming.clear()
+        self.held_acks.end()
 
     def _end_unknown_rules(self, table: PartitionTable) -> None:
         """Stop following owners whose epoch the new master's table does not know. The replicas stay, under no owner.
@@ -437,6 +459,7 @@ class Follower:
                 if replica.leader in table.members:
                     self._out.send(MemberId(replica.leader), ProbeAnswer(partition, replica.epoch, -1))
                 replica.ended = replica.epoch
+                self.held_acks.forget(partition)
                 replica.begin_epoch(table.births[partition], f"none, at {self.this}")
                 self._log.add(EpochBegun(partition, replica.epoch, replica.leader, replica.ended))
 

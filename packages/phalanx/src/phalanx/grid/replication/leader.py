@@ -25,7 +25,7 @@ from phalanx.grid.replica.mutation import apply, note_outcome
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.memory_guard import MemoryGuard
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import SYNCED, SYNCED_HERE, OwnedPartition, PendingWrite
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
@@ -94,6 +94,8 @@ class Leader:
         """Notes a partition and its map that has an entry with a time to live, or an idle time. `GridService` sets it."""
         self.expired: Counter[str] = Counter()
         """Map to how many of its entries this member dropped because their time was over."""
+        self.awaits_sync: dict[int, OwnedPartition] = {}
+        """Owned partitions with writes that wait for a sync."""
         self.idle_maps: dict[str, None] = {}
         """Maps that had entries here which expire when nobody uses them."""
 
@@ -112,23 +114,53 @@ class Leader:
         """Make the next mutation of a partition that this member owns, apply it, and send it to the backups.
 
         `kind`, `fields`: its type, and its fields after partition, epoch and sequence number. `write`: the caller's
-        write; if a backup must confirm the mutation, it waits for one more partition.
+        write; if a backup must confirm the mutation, or it must be synced, it waits for one more partition.
         """
         replica = owned.replica
         mutation = kind(owned.number, replica.epoch, replica.seq + 1, *fields, **named)
         self.memory.take_mutation(mutation)
         if useless := apply(replica, mutation, now):
             self.memory.deferred_free.add_stores(useless)
+        sync = lsn = 0
         if self.log is not None:
             self.log.add(mutation)
+            if write is not None and self.waits_for_sync(mutation.map, now):
+                sync = SYNCED if self._ownership.rules.is_always(mutation.map) else SYNCED_HERE
+                lsn = self.log.want_sync()
+                self.awaits_sync[owned.number] = owned
         if (type(mutation) is ReplicatePut and (mutation.ttl_ms or mutation.max_idle_ms)) or (
             type(mutation) is ReplicateUpdates and (mutation.ttls or mutation.idles)
         ):
             self.note_expiry(owned, mutation.map)
-        if owned.append(mutation, write) and write is not None:
+        if owned.append(mutation, write, sync, lsn) and write is not None:
             write.partitions_left += 1
         if owned.streams:
             self.note_unsettled(owned, now)
+
+    def waits_for_sync(self, name: str, now: Millis) -> bool:
+        """Return whether writes of a map are answered only when they are synced: the map is `always`, or the disk is slow."""
+        log = self.log
+        return log is not None and (now >= log.late_from or self._ownership.rules.is_always(name))
+
+    def is_unsynced(self, owned: OwnedPartition, name: str, now: Millis) -> bool:
+        """Return whether what a partition has of a map must be synced before a reply can rest on it, and perhaps is not."""
+        log = self.log
+        if log is None or not self.waits_for_sync(name, now):
+            return False
+        is_always = self._ownership.rules.is_always(name)
+        return not log.is_all_synced or (is_always and not owned.is_synced_at_backups(name))
+
+    def is_unconfirmed(self, owned: OwnedPartition, name: str, now: Millis) -> bool:
+        """Return whether a reply that rests on what a partition has of a map must wait for backups, or for a sync."""
+        return not owned.is_settled or self.is_unsynced(owned, name, now)
+
+    def on_synced(self, lsn: int, now: Millis) -> None:
+        """Answer the writes that have waited for the sync of this member's log up to a record."""
+        for partition, owned in list(self.awaits_sync.items()):
+            owned.on_synced(lsn, now)
+            if not owned.awaits_sync:
+                del self.awaits_sync[partition]
+                self.note_progress(owned, now)
 
     def note_unsettled(self, owned: OwnedPartition, now: Millis) -> None:
         """Note that a partition waits for a replica; it is looked at if that lasts."""
@@ -243,9 +275,10 @@ class Leader:
         *fields: Fields.args,
         **named: Fields.kwargs,
     ) -> None:
-        """Commit a mutation of a map in one partition, and answer its caller: at once, or when the backups have confirmed it."""
+        """Commit a mutation of a map in one partition, and answer its caller: at once, or when it is confirmed."""
         owned = call.owned
-        write = PendingWrite(call.caller, reply, 0, name) if owned.streams else None
+        waits = owned.streams or self.waits_for_sync(name, call.now)
+        write = PendingWrite(call.caller, reply, 0, name) if waits else None
         self.commit(owned, kind, write, call.now, name, *fields, **named)
         if write is None or not write.partitions_left:
             self.answer(call.caller, reply)

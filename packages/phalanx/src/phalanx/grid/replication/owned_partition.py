@@ -1,7 +1,8 @@
 """The owner's side of replication: one partition that this member owns, its backups, and the writes not yet confirmed.
 
 A write is applied here, numbered, sent to every stream, and confirmed to its caller when every stream that counts has
-acknowledged it. A stream is a backup in the master's table, or the destination of a migration. Only the table ends the
+acknowledged it. In a map whose writes wait for their sync, this member and every such stream must also have synced it. A
+stream is a backup in the master's table, or the destination of a migration. Only the table ends the
 counting of a stream: a backup that does not answer delays the write until the master removes it from the table. No
 write is ever confirmed because time has passed.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -44,10 +45,17 @@ from phalanx.wire.messages import (
 PROBING, COPYING = StreamState.PROBING, StreamState.COPYING
 CATCHING_UP, IN_SYNC = StreamState.CATCHING_UP, StreamState.IN_SYNC
 """For what runs with each write: Python 3.11 takes several times as long for an attribute of an enum as for a global."""
+SYNCED_HERE, SYNCED = 1, 2
+"""What a write waits for beside the acknowledgements; 0: for nothing. For the sync of this member, because its disk is slow; or
+for the syncs of all that confirm it."""
+
+
+Awaited: TypeAlias = tuple[int, int]
+"""What a write waits for: the index of the coldest replica that must confirm it, and 0, `SYNCED_HERE` or `SYNCED`."""
 
 
 class PendingWrite(msgspec.Struct, gc=False):
-    """A caller's write that is applied and waits for backups, in one partition or several."""
+    """A caller's write that is applied and waits for backups or syncs, in one partition or several."""
 
     caller: Target
     reply: Reply
@@ -68,7 +76,7 @@ class OwnedPartition:
     """A partition that this member owns, from the table that made it the owner to the table that makes another one."""
 
     __slots__ = (
-        "_base", "_copies", "_guard", "_log", "_log_from", "_of", "_out", "_readable", "_waiting", "is_plain", "journals", "maps",
+        "_base", "_copies", "_guard", "_log", "_log_from", "_of", "_out", "_readable", "_synced_lsn", "_waiting", "is_plain", "journals", "maps",
         "number", "replica", "streams", "view",
     )  # fmt: skip
 
@@ -88,8 +96,10 @@ class OwnedPartition:
         """Writes that some stream has not acknowledged, oldest first."""
         self._log_from = replica.seq
         """The log holds every write with a greater sequence number than this; not kept while there is no stream."""
-        self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
-        """Index of the coldest replica that must confirm, to the sequence numbers and writes that wait for it, oldest first."""
+        self._waiting: dict[Awaited, deque[tuple[int, int, PendingWrite]]] = {}
+        """What is waited for, to the sequence numbers, numbers in the log (0: no sync is waited for) and writes, oldest first."""
+        self._synced_lsn = 0
+        """The log of this member is synced at least so far."""
         self.maps = MapPlan()
         self.journals: dict[str, JournalSettings] | None = None
         """The settings that the journals follow; None: not known, so each journal is to be compared."""
@@ -109,10 +119,23 @@ class OwnedPartition:
     def is_settled(self) -> bool:
         """Whether nothing waits: every stream is in sync and has acknowledged everything."""
         seq = self.replica.seq
-        for stream in self.streams.values():  # noqa: SIM110  # `all` costs more: this runs for each acknowledgement
+        for stream in self.streams.values():  # `all` costs more: this runs for each acknowledgement
             if stream.state is not IN_SYNC or stream.acked != seq:
                 return False
-        return True
+        return not self.awaits_sync
+
+    @property
+    def awaits_sync(self) -> bool:
+        """Whether a write waits for a sync."""
+        for (_, sync), waiting in self._waiting.items():  # noqa: SIM110  # as in `is_settled`
+            if sync and waiting:
+                return True
+        return False
+
+    def is_synced_at_backups(self, name: str) -> bool:
+        """Return whether every replica that confirms writes of a map has synced all that is here."""
+        coldest, seq = self.maps.of(name).backups.synchronous, self.replica.seq
+        return all(each.synced >= seq for each in self.streams.values() if each.counts and each.index <= coldest)
 
     def all_in_sync(self) -> bool:
         """Return whether every stream is in sync, acknowledgements under way aside."""
@@ -120,25 +143,30 @@ class OwnedPartition:
 
     # --- writes ----------------------------------------------------------------------------------------------------
 
-    def append(self, message: Mutation, write: PendingWrite | None) -> bool:
-        """Send a write that is applied here (its seq is the replica's) to all streams. Return whether it waits for one."""
-        if not self.streams:
+    def append(self, message: Mutation, write: PendingWrite | None, sync: int = 0, lsn: int = 0) -> bool:
+        """Send a write that is applied here (its seq is the replica's) to all streams. Return whether it waits.
+
+        `sync`: 0, `SYNCED_HERE` or `SYNCED`. `lsn`: its number in the log, if it waits for a sync.
+        """
+        if not self.streams and not sync:
             return False
-        waits = False
+        waits = sync > 0
         plan = self.maps
         coldest = (plan.of(message.map) if plan.maps else plan.usual).backups.synchronous
         for stream in self.streams.values():
             if stream.state is not PROBING:
                 self._out.send(stream.member, message)
             waits = waits or (stream.counts and stream.index <= coldest)
-        self._log.append(message)
-        if self.replica.journals:
-            self._readable.mark_write(message.map, message.seq)
+        if self.streams:
+            self._log.append(message)
+            if self.replica.journals:
+                self._readable.mark_write(message.map, message.seq)
         if waits and write is not None:
-            waiting = self._waiting.get(coldest)
+            awaited = coldest, sync
+            waiting = self._waiting.get(awaited)
             if waiting is None:
-                waiting = self._waiting[coldest] = deque()
-            waiting.append((message.seq, write))
+                waiting = self._waiting[awaited] = deque()
+            waiting.append((message.seq, lsn, write))
         return waits
 
     def on_step(self, needed: Collection[str], made: str, of: str, now: Millis) -> None:
@@ -182,22 +210,30 @@ class OwnedPartition:
         stream.heard_at = now
         if message.seq > stream.acked:
             stream.acked = message.seq
+        if message.is_synced and message.seq > stream.synced:
+            stream.synced = message.seq
         if stream.state is COPYING and stream.copy is not None and stream.copy.is_complete:
             stream.end_copy(self.replica.seq)
         self._confirm(now)
         if stream.state is CATCHING_UP:
             stream.end_catching_up()
 
+    def on_synced(self, lsn: int, now: Millis) -> None:
+        """Answer the writes that have waited for the sync of this member. `lsn`: how far its log is synced."""
+        self._synced_lsn = lsn
+        self._confirm(now)
+
     def _confirm(self, now: Millis) -> None:
-        """Answer the writes that every stream that counts has acknowledged, and shorten the log."""
+        """Answer the writes that every stream that counts has acknowledged, and that are synced where they must, and shorten the log."""
         streams = self.streams.values()
-        for coldest, waiting in self._waiting.items():
+        for (coldest, sync), waiting in self._waiting.items():
             confirmed = self.replica.seq
             for stream in streams:
-                if stream.counts and stream.acked < confirmed and stream.index <= coldest:
-                    confirmed = stream.acked
-            while waiting and waiting[0][0] <= confirmed:
-                _, write = waiting.popleft()
+                has = stream.synced if sync == SYNCED else stream.acked
+                if stream.counts and has < confirmed and stream.index <= coldest:
+                    confirmed = has
+            while waiting and waiting[0][0] <= confirmed and waiting[0][1] <= self._synced_lsn:
+                _, _, write = waiting.popleft()
                 write.partitions_left -= 1
                 if write.partitions_left == 0:
                     self._acknowledge(write, now)
@@ -304,6 +340,7 @@ class OwnedPartition:
             return
         stream.heard_at = now
         stream.is_unreachable = False
+        stream.synced = -1  # what it has synced of a replica that it has dropped since does not count
         if message.seq < self._log_from:
             stream.transition(StreamEvent.LACKS_MUCH)
             self._start_copy(stream, now)
@@ -420,6 +457,7 @@ class OwnedPartition:
     def _doubt(self, stream: Stream, now: Millis, *, is_refused: bool = False) -> None:
         """Stop sending writes to a stream until it has answered a probe: what it has is not known any more."""
         stream.copy = None
+        stream.synced = -1
         stream.transition(StreamEvent.DOUBTED)
         stream.heard_at = now
         stream.is_unreachable = is_refused
@@ -439,7 +477,7 @@ class OwnedPartition:
 
     def abandon(self) -> list[PendingWrite]:
         """End the ownership, which has moved. Return the writes that still wait for confirmation, each once."""
-        open_writes = {id(write): write for waiting in self._waiting.values() for _, write in waiting}
+        open_writes = {id(write): write for waiting in self._waiting.values() for _, _, write in waiting}
         self._waiting.clear()
         self._log.clear()
         self.streams.clear()

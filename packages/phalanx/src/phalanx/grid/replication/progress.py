@@ -80,7 +80,7 @@ class Stream:
 
     __slots__ = (
         "acked", "copied_bytes", "copied_entries", "copy", "counts", "heard_at", "index", "is_unreachable", "member", "ordered", "owed_seq", "owed_since",
-        "state", "target_seq",
+        "state", "synced", "target_seq",
     )  # fmt: skip
 
     def __init__(self, member: MemberId, index: int, acked: int, now: Millis, ordered: Destination | None) -> None:
@@ -90,6 +90,8 @@ class Stream:
         a write."""
         self.acked = acked
         """The replica has all writes up to this sequence number (while it gets a copy: the number at which the copy began)."""
+        self.synced = -1
+        """The replica has said that all writes up to this sequence number are synced."""
         self.state = StreamState.PROBING if ordered is None else StreamState.COPYING
         self.ordered = ordered
         """The migration whose destination it is; None: it is a backup in the table."""

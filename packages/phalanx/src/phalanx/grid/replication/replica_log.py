@@ -4,15 +4,21 @@ The disk follows a member as a backup follows an owner. Whoever changes a replic
 chunk of a copy, another epoch. The driver takes what was added and writes it before anything leaves the member that
 tells of it. Reading the records back, in order, gives the replicas as they were in memory (`disk.replay`).
 
+What is written outlives the process, and what is synced outlives the machine. The driver says what is synced (`Synced`).
+Machines that hold something until a record is synced say that they wait for it (`want_sync`). If what was added waits for its
+sync for longer than `lag_ms`, all writes wait for theirs, so that a power cut never costs more than so much (DU-03).
+
 A member without a folder has a log that is off: nothing is added. So it is when its disk has failed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeAlias
 
 from phalanx.codec.rows import pack_rows
+from phalanx.common.ids import NEVER, Millis
 from phalanx.common.store import StoreStart
 from phalanx.wire.disk_records import DiskRecord, LogRecord, PlainPuts
 
@@ -35,17 +41,33 @@ class Appended(NamedTuple):
 class ReplicaLog:
     """Numbers the records of one member's log, and holds them until the driver takes them."""
 
-    __slots__ = ("_keys", "_map", "_partition_count", "_records", "_values", "is_on", "last_lsn", "store")
+    __slots__ = (
+        "_held_lsn", "_keys", "_lag_ms", "_map", "_marks", "_partition_count", "_records", "_values", "is_on", "last_lsn", "late_from", "store",
+        "synced_lsn", "wanted_lsn",
+    )  # fmt: skip
 
-    def __init__(self, last_lsn: int = 0, *, is_on: bool = True, store: StoreStart | None = None) -> None:
+    def __init__(
+        self, last_lsn: int = 0, *, is_on: bool = True, store: StoreStart | None = None, lag_ms: Millis = NEVER
+    ) -> None:
         """`last_lsn`: the number of the last record that the folder has. `store`: the folder; None where the log only shows what
-        would be written."""
+        would be written. `lag_ms`: how long what was added can wait for its sync before all writes wait."""
         self.store = store
         """The folder with which a process that starts again goes on; None: there is none."""
         self.is_on = is_on
         """Whether the member has a folder. Where each write counts, callers look at this first."""
         self.last_lsn = last_lsn
         """The number of the last record that was made. Entries that `put` has taken since have none yet."""
+        self.synced_lsn = last_lsn
+        """The number of the last record that is known to be synced."""
+        self.wanted_lsn = last_lsn
+        """The number of the last record for whose sync somebody waits."""
+        self.late_from = NEVER
+        """From when on all writes wait for their sync, because records do for too long; 0: for another reason."""
+        self._lag_ms = lag_ms
+        self._held_lsn = 0
+        """All writes wait until this record is synced."""
+        self._marks: deque[tuple[int, Millis]] = deque()
+        """When records were written that are not synced, as far as that counts: the last of them, and when the first of them was."""
         self._records: list[LogRecord] = []
         self._map, self._partition_count = "", 0
         self._keys: list[bytes] = []
@@ -102,6 +124,51 @@ class ReplicaLog:
     def has_new(self) -> bool:
         """Return whether anything was added since the last `take`."""
         return bool(self._records or self._keys)
+
+    def want_sync(self) -> int:
+        """Note that somebody waits for the sync of all that was added so far. Return the number of the last of it."""
+        if self._keys:
+            self._end_puts()
+        self.wanted_lsn = self.last_lsn
+        return self.last_lsn
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for a sync."""
+        return self.wanted_lsn > self.synced_lsn
+
+    @property
+    def is_all_synced(self) -> bool:
+        """Whether all that was added is synced."""
+        return self.synced_lsn >= self.last_lsn and not self._keys
+
+    def note_written(self, now: Millis) -> None:
+        """Note that all that was added is written now."""
+        marks, step_ms = self._marks, self._lag_ms // 8
+        if not marks or now - marks[-1][1] > step_ms:
+            marks.append((self.last_lsn, now))
+            self._follow_marks()
+        else:
+            marks[-1] = self.last_lsn, marks[-1][1]
+
+    def note_synced(self, lsn: int) -> None:
+        """Note that all records up to this one are synced."""
+        self.synced_lsn = max(self.synced_lsn, lsn)
+        marks = self._marks
+        while marks and marks[0][0] <= lsn:
+            marks.popleft()
+        self._follow_marks()
+
+    def hold_writes(self, lsn: int) -> None:
+        """Let all writes wait until a record is synced."""
+        self._held_lsn = lsn
+        self._follow_marks()
+
+    def _follow_marks(self) -> None:
+        if self._held_lsn > self.synced_lsn:
+            self.late_from = 0
+        else:
+            self.late_from = self._marks[0][1] + self._lag_ms if self._marks else NEVER
 
     def take(self) -> Appended | None:
         """Return what was added since the last call; None: nothing."""

@@ -53,6 +53,8 @@ class Clears:
             leader.end_before_write(owned, name, None, turn.now)
         store = replica.maps.get(name)
         if store is None or not store.entries:
+            if leader.is_unsynced(owned, name, turn.now):
+                leader.write_barrier(owned, name, work.write, turn.now)
             return 1
         journal = replica.journals.get(name)
         events = min(len(store.entries), journal.capacity) if journal is not None else 0

@@ -86,8 +86,8 @@ class StagedSteps:
                 self._staging.hold(owned, turn.now)
                 work.go_on_in(owned.number)
             return rows
-        if not owned.is_settled:
-            # The step was done before, but the backups may not have it yet.
+        if self._leader.is_unconfirmed(owned, request.map, turn.now):
+            # The step was done before, but the backups may not have it yet, or the disk.
             self._leader.write_barrier(owned, request.map, write, turn.now)
         return 0
 

@@ -46,6 +46,8 @@ class BulkWriter:
         request, leader = call.request, self._leader
         if self._evictor.is_on or size > leader.memory.room or request.ttl_ms or self._idle_ms(request):
             return False
+        if leader.waits_for_sync(request.map, call.now):
+            return False
         if not leader.commit_values(request.map, request.keys, request.values, stamp):
             return False
         leader.memory.take(size)
@@ -53,15 +55,16 @@ class BulkWriter:
         return True
 
     def put_all(self, call: GridCall[PutAll], owned_ones: Sequence[OwnedPartition], stamp: bytes, size: int) -> None:
-        """Store entries; the answer waits for the backups. `owned_ones`: the partition of each key."""
+        """Store entries; the answer waits until it is confirmed. `owned_ones`: the partition of each key."""
         request, leader, now = call.request, self._leader, call.now
         name, ttl_ms, idle_ms = request.map, request.ttl_ms, self._idle_ms(request)
+        waits = leader.waits_for_sync(name, now)
         if not all(owned.streams for owned in owned_ones):
             leader.memory.take(size)  # what is committed is counted there, too: rather too much
         shared: dict[OwnedPartition, Rows] = {}
         for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
             stored = stamp + value
-            if owned.is_plain and not (ttl_ms or idle_ms):
+            if owned.is_plain and not (ttl_ms or idle_ms or waits):
                 if (store := leader.plain_store(owned, name)) is not None:
                     leader.commit_plain(owned, store, name, key, stored, None, now)
                 else:
@@ -104,7 +107,7 @@ class BulkWriter:
         )  # fmt: skip
 
     def answer(self, write: PendingWrite) -> None:
-        """Answer a caller whose write no backup has to confirm."""
+        """Answer a caller whose write waits for nothing."""
         if write.partitions_left == 0:
             self._leader.answer(write.caller, write.reply)
 

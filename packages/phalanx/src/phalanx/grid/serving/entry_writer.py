@@ -37,14 +37,15 @@ class EntryWriter:
         """Store an entry for ever of which no other member has to know, if it is the next write of its caller, and there is
         memory for sure. Return whether it is done, and answered.
 
-        The request keeps all limits. There is no call here: to make one costs more than a hundredth of all this.
+        The request keeps all limits. There is no call here: to make one costs more than a hundredth of all this. Where there is a
+        log, it must have the outcome with the write.
         """
         leader, replica, name = self._leader, owned.replica, request.map
         size = len(request.key) + len(request.value) + WRITTEN_BYTES
         number, store, is_logged = request.op or request.id, replica.maps.get(name), leader.log is not None
         if (
             size > leader.memory.room
-            or (is_logged and (store is None or store.observers))  # the log must have the outcome with the write
+            or (is_logged and (store is None or store.observers or leader.waits_for_sync(name, now)))
             or not replica.deduplication.note_next(caller, number, request.open_from, None, now)
         ):
             return False
@@ -80,7 +81,7 @@ class EntryWriter:
             max_idle_ms = leader.max_idle_of(name)
         applied = self._idempotency.applied_as(call, outcome)
         stored = leader.clock.stamped(value, now)
-        if owned.is_plain and not (ttl_ms or max_idle_ms):
+        if owned.is_plain and not (ttl_ms or max_idle_ms or leader.waits_for_sync(name, now)):
             leader.set_entry(owned, name, key, stored, applied, now)
             leader.answer(call.caller, reply)
         else:

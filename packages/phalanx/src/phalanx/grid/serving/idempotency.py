@@ -106,8 +106,11 @@ class Idempotency:
 
     def answer_unchanged(self, call: PartitionCall[OperationRequest], reply: Reply, outcome: OutcomeValue) -> None:
         """Answer a write that changes nothing."""
+        name = call.request.map
         if call.request.op:
-            self._leader.answer_behind(call, call.request.map, reply, self.applied_as(call, outcome))
+            self._leader.answer_behind(call, name, reply, self.applied_as(call, outcome))
+        elif self._leader.is_unsynced(call.owned, name, call.now):
+            self._leader.answer_behind(call, name, reply)  # a power cut must not take away what it says
         else:
             self._replies.send(call.caller, reply)
 

@@ -48,6 +48,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     eviction: str | None = None
     max_idle_ms: int | None = None
     dicts: str | None = None
+    durability: str | None = None
 
 
 class Changes:

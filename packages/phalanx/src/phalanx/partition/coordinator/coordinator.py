@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from phalanx.common.ids import Address, MemberId, Millis
-from phalanx.common.map_settings import MapChange
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.map_settings import Durability, MapChange
 from phalanx.common.table import Slots
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import DisksKnown, IncarnationOver, MembershipChanged, MemoryKnown, TableConfirmed
@@ -273,13 +274,20 @@ class PartitionCoordinator:
 
         Replicas are added and cleared by ordinary migrations.
         """
+        view = self.publication.joined()
+        lacking = [each for each in view.data_members if each not in dict(view.stores)]
+        if change.durability == Durability.ALWAYS and lacking:
+            listed = ", ".join(map(address_of, lacking))
+            raise UsageError(
+                f"durability: 'always' needs a folder of each member that holds data: set data_dir of {listed}, and restart there"
+            )
         if self._map_changes.change(name, change, schema_before, now):
             self._rebalancer.replan("the number of backups changed")
             self._go_on(now)
-        if change.schema is None:
+        if change.schema is None and change.durability is None:
             return ""
         self.publication.publish_if_due(now)
-        return self._map_changes.why_schema_unknown(name)
+        return self._map_changes.why_unknown(name)
 
     def change_partition_count(self, count: int, now: Millis) -> str:
         """Divide all partitions. Return why not yet; empty: done. Raises `UsageError` for impossible counts.

@@ -1,7 +1,8 @@
 """On the master: change the settings of maps when an operator asks for it. They are in the next table.
 
-A schema is said to be set when every member knows it. Otherwise: 1. a writer widens a map's schema, the master M answers, and the
-writer stores rows by it; 2. M dies before it has published its table. The rows would be there, and their schema not.
+A schema, or what writes wait for on disk, is said to be set when every member knows it. Otherwise: 1. a writer widens a map's
+schema, the master M answers, and the writer stores rows by it; 2. M dies before it has published its table. The rows would be
+there, and their schema not.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ class MapChanges:
     def __init__(self, publication: TablePublication, outbox: Outbox) -> None:
         self._publication = publication
         self._out = outbox
-        self._known_from: dict[str, tuple[str, int]] = {}
-        """Map to the schema that it had when that was asked for, and the table version from which a member knows it."""
+        self._known_from: dict[str, tuple[str, str, int]] = {}
+        """Map to the schema and the durability that it had when that was asked for, and the table version from which a member knows them."""
 
     def forget(self) -> None:
         """Forget everything: another member leads."""
         self._known_from.clear()
 
-    def why_schema_unknown(self, name: str) -> str:
-        """Return why the schema of a map cannot be relied upon yet; empty: every member knows it."""
+    def why_unknown(self, name: str) -> str:
+        """Return why the schema and the durability of a map cannot be relied upon yet; empty: every member knows them."""
         table = self._publication.table
-        schema = table.maps.of(name).schema
-        known, version = self._known_from.get(name, ("", 0))
-        if known != schema or not version:
+        present = table.maps.of(name).schema, table.maps.of(name).durability
+        *known, version = self._known_from.get(name, ("", "", 0))
+        if tuple(known) != present or not version:
             if len(self._known_from) >= MAX_NAMED_SETTINGS:
                 self._known_from.clear()  # the next to ask begin anew
             version = table.version
-            self._known_from[name] = schema, version
+            self._known_from[name] = (*present, version)
         return "" if self._publication.all_have(version) else NOT_KNOWN
 
     def change(self, name: str, change: MapChange, schema_before: str | None, now: Millis) -> bool:
@@ -53,7 +54,8 @@ class MapChanges:
         if schema is not None and schema_before is not None and before.of(name).schema not in (schema_before, schema):
             raise UsageError(f"the schema of the map {name!r} was changed by others meanwhile: read it again")
         plan = before.with_change(name, change)
-        if schema is not None and (plan.usual, plan.maps) == (before.usual, before.maps):
+        is_awaited = schema is not None or change.durability is not None
+        if is_awaited and (plan.usual, plan.maps) == (before.usual, before.maps):
             return False  # asked for again, until every member knows it
         self._publication.change(self._publication.table.with_maps(plan), now)
         version = self._publication.table.version

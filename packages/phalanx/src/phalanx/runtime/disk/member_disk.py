@@ -20,7 +20,7 @@ from typing import NamedTuple
 from phalanx.common.clock import GridClock
 from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import CorruptDataError, DiskLost, IndeterminateWrite, UsageError
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
 from phalanx.disk.blocks import BlockTimes
@@ -73,12 +73,12 @@ class DiskContent(NamedTuple):
 class MemberDisk:
     """The folder of one member, from its start to its end."""
 
-    def __init__(self, folder: DataFolder, content: DiskContent, cluster: str, release: str) -> None:
+    def __init__(self, folder: DataFolder, content: DiskContent, cluster: str, release: str, lag_ms: Millis) -> None:
         owner = LogOwner(folder.generation.number, cluster, release, read_boot_id())
         self.path = folder.path
         self.restoration = content.restoration
         """What the first incarnation takes over; None: nothing."""
-        self._writer = LogWriter(owner, _store_of(folder), content.found, content.replay.index)
+        self._writer = LogWriter(owner, _store_of(folder), content.found, content.replay.index, lag_ms)
         self.log = self._writer.log
         """Where the machines of the member add records."""
         self.state, self.why = DiskState.OK, ""
@@ -94,6 +94,9 @@ class MemberDisk:
         self._member: Callable[[], tuple[MemberId, GridClock]]
         self._tell: Callable[[DiskState, str], None]
         self._break_off: Callable[[], None]
+        self._tell_synced: Callable[[int], None]
+        self._asked_lsn = self.log.last_lsn
+        """The last record for whose sync the thread was asked."""
         self._disk: DiskLog | None = None
         self._heads: dict[int, SegmentHead] = {}
         """The segments that are prepared or in use, by their numbers."""
@@ -112,13 +115,15 @@ class MemberDisk:
         release: str,
         *,
         is_lasting: bool,
+        lag_ms: Millis,
         may_hold: int = 0,
         progress: ReadingProgress | None = None,
     ) -> MemberDisk:
         """Open a folder: lock it, and read it back. It blocks for as long as that takes. Raises `DataFolderRefused`.
 
         `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version. `may_hold`: how
-        many bytes of data the process can have in memory; 0: any number. `progress`: is told how far it is.
+        many bytes of data the process can have in memory; 0: any number. `progress`: is told how far it is. `lag_ms`: how long records can
+        wait for their sync before all writes do.
         """
         try:
             folder = DataFolder.open(path, is_lasting=is_lasting)
@@ -127,7 +132,9 @@ class MemberDisk:
         try:
             for warning in folder.warnings:
                 logger.warning("%s", warning)
-            return cls(folder, _read(folder, cluster, may_hold, progress or ReadingProgress()), cluster, release)
+            return cls(
+                folder, _read(folder, cluster, may_hold, progress or ReadingProgress()), cluster, release, lag_ms
+            )
         except (CorruptDataError, LogIsWrong, DataTooLarge) as error:
             folder.close()
             raise DataFolderRefused(f"data_dir {folder.path}: {error}") from error
@@ -142,17 +149,19 @@ class MemberDisk:
         self,
         member: Callable[[], tuple[MemberId, GridClock]],
         tell: Callable[[DiskState, str], None],
+        tell_synced: Callable[[int], None],
         break_off: Callable[[], None],
         replica_sizes: Callable[[], dict[int, int]],
         timeout_s: float,
     ) -> None:
         """Begin to write, with a new segment. Raises `UsageError`.
 
-        `member`: returns the present incarnation and its clock. `tell`: tells the node how the disk does. `break_off`: breaks off all
+        `member`: returns the present incarnation and its clock. `tell`: tells the node how the disk does. `tell_synced`: tells it
+        up to which record its log is synced. `break_off`: breaks off all
         connections, with what has not left yet. `replica_sizes`: returns those of what the member holds. `timeout_s`: a call of the
         disk that lasts longer hangs.
         """
-        self._member, self._tell, self._break_off = member, tell, break_off
+        self._member, self._tell, self._tell_synced, self._break_off = member, tell, tell_synced, break_off
         limits = DiskLimits(timeout_s=timeout_s)
         self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, limits, _end_process)
         self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
@@ -192,8 +201,8 @@ class MemberDisk:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def is_due(self) -> bool:
-        """Return whether `write` would write anything."""
-        return self.log.has_new
+        """Return whether `write` would do anything."""
+        return self.log.has_new or self.log.wanted_lsn > self._asked_lsn
 
     def write(self) -> bool:
         """Give everything that was logged to the system. Return False if it cannot be: then nothing leaves that tells of it."""
@@ -215,12 +224,14 @@ class MemberDisk:
             raise IndeterminateWrite(UNWRITTEN)
 
     def _write(self, disk: DiskLog) -> None:
-        if not self.log.has_new:
-            return
-        times = self._times()
-        self._writer.write(self._writer.take(times), times, disk)
-        if disk.left_bytes < ROLL_BELOW_BYTES and (number := disk.roll()) is not None:
-            self._begin_segment(disk, number)
+        if self.log.has_new:
+            times = self._times()
+            self._writer.write(self._writer.take(times), times, disk)
+            if disk.left_bytes < ROLL_BELOW_BYTES and (number := disk.roll()) is not None:
+                self._begin_segment(disk, number)
+        if (wanted := self.log.wanted_lsn) > self._asked_lsn:
+            self._asked_lsn = wanted
+            disk.want_sync(wanted)
 
     def _begin_segment(self, disk: DiskLog, number: int) -> None:
         self._heads = {each: head for each, head in self._heads.items() if each >= number}
@@ -279,8 +290,10 @@ class MemberDisk:
     # --- what the threads tell ---------------------------------------------------------------------------------------
 
     def on_synced(self, lsn: int, seconds: float) -> None:
-        """Take note of what is on the disk, and let segments go that nothing needs any more."""
+        """Take note of what is on the disk, tell those who wait for it, and let segments go that nothing needs any more."""
         self.syncs.note(seconds)
+        if self._disk is not None:
+            self._tell_synced(lsn)
         needed = self._writer.note_synced(lsn)
         if needed is not None and self._disk is not None:
             self._disk.unlink_before(needed)

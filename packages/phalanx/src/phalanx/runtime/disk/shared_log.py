@@ -146,7 +146,7 @@ class SharedLog:
         with self._changed:
             if self.over.is_set():  # failed or closed meanwhile: what was told then stays
                 return
-            unused = self._progress.end()
+            unused = self._progress.end(seconds, self._clock())
             self._post(self._listener.on_synced, self._progress.synced, seconds)
             self._look_at_lag()
         self._retire(unused)

@@ -12,6 +12,11 @@ from typing import NamedTuple
 from phalanx.common.invariant import invariant
 from phalanx.runtime.disk.segment_files import SegmentFile
 
+PAUSE_SHARE = 0.25
+"""For which part of the last sync's time the next one waits at most, so that more callers share it."""
+LONGEST_PAUSE_S = 0.002
+"""The longest such pause."""
+
 
 class SyncBatch(NamedTuple):
     """What one sync covers."""
@@ -43,6 +48,10 @@ class SyncProgress:
         """How many bytes these records have."""
         self._since_s = math.inf
         """When the first of these records was appended."""
+        self._expected = 0
+        """So many unsynced records are expected soon: who was told of the last sync can ask again at once."""
+        self._begins_s = 0.0
+        """Until when the next sync waits for these, if somebody waits for it."""
         self._batch: SyncBatch | None = None
         """What the present sync covers."""
 
@@ -61,18 +70,21 @@ class SyncProgress:
         return is_first
 
     def want(self, lsn: int) -> bool:
-        """Note that somebody waits for the sync of a record. Return whether that is new, and no sync under way covers it."""
+        """Note that somebody waits for the sync of a record that no sync under way covers. Return whether that is new, or all are there
+        who are expected."""
         invariant(lsn <= self.appended, "what is to be synced was appended", lsn=lsn, last=self.appended)
         covered = self._batch.lsn if self._batch is not None else self.synced
         is_new = lsn > covered and self._wanted <= covered
         self._wanted = max(self._wanted, lsn)
-        return is_new
+        return is_new or (lsn > covered and self._expected > 0 and self._has_expected)
 
     def wait_s(self, interval_s: float, now_s: float) -> float:
         """Return how long the next sync has to wait; 0: it begins now; infinite: there is nothing to sync."""
         if not self._dirty:
             return math.inf
-        return 0.0 if self._wanted > self.synced else max(0.0, self._since_s + interval_s - now_s)
+        if self._wanted > self.synced:
+            return 0.0 if self._has_expected else max(0.0, self._begins_s - now_s)
+        return max(0.0, self._since_s + interval_s - now_s)
 
     def begin(self) -> SyncBatch:
         """Return what the sync that begins now covers: all that was appended."""
@@ -81,12 +93,22 @@ class SyncProgress:
         self._batch, self._dirty, self._size, self._since_s = batch, [], 0, math.inf
         return batch
 
-    def end(self) -> list[SegmentFile]:
-        """Note that the present sync was successful. Return the segments that nobody uses from now on."""
+    @property
+    def _has_expected(self) -> bool:
+        return self.appended - self.synced >= self._expected
+
+    def end(self, lasted_s: float = 0.0, now_s: float = 0.0) -> list[SegmentFile]:
+        """Note that the present sync was successful, and lasted so long. Return the segments that nobody uses from now on.
+
+        1. Half of the callers wait for a sync, and the other half ask meanwhile. 2. If the next sync began at once, it would be for
+        the second half, and the first half would come too late again: each sync would be for half of them, for ever.
+        """
         batch = self._batch
         invariant(batch is not None, "a sync that ends has begun")
         if batch is None:
             return []
+        self._expected = self.appended - self.synced
+        self._begins_s = now_s + min(lasted_s * PAUSE_SHARE, LONGEST_PAUSE_S)
         self.synced, self._batch = batch.lsn, None
         return [each for each in batch.segments if each.is_sealed and each not in self._dirty]
 

@@ -70,6 +70,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     data_dir_is_lasting: bool = False
     """Whether the folder may be on a file system that is known to lose files, or that is not known: a volume that lasts all the same."""
 
+    disk_lag_ms: Positive = 1_000
+    """If what was written to the folder waits for its sync for longer than this, all further writes wait for theirs."""
+
     event_log: str | None = None
     """A folder for this member's events, one JSON object per line; None: only log lines."""
 
@@ -209,6 +212,8 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "redis_maps", redis_maps)
         check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
         check_http_changes(self.http_allow_changes, self.http_token_file)
+        if self.data_dir is None and not self.lite and self.map_plan.has_always:
+            raise UsageError("maps: durability 'always' needs a folder of this member: set data_dir")
         if self.tcp_keepalive_ms and self.tcp_keepalive_ms < 1000:
             raise UsageError(f"tcp_keepalive_ms: {self.tcp_keepalive_ms} must be at least 1000, or 0: no keepalive")
         if self.client_idle_timeout_ms and self.client_idle_timeout_ms < self.call_timeout_ms:

@@ -21,6 +21,7 @@ export function SettingsForm({ state, row }) {
     ["Idle entries expire after", now.max_idle_ms ? span(now.max_idle_ms) : "never"],
     ["Merge policy", now.merge_policy],
     ["Dicts are stored as", now.dicts === "any" ? "each program says" : now.dicts],
+    ["Writes wait for their sync", now.durability],
     ["Protection", protection.on ? `refuses ${[protection.reads && "reads", protection.writes && "writes"].filter(Boolean).join(" and ")} ${[protection.minimum && `below ${counted(protection.minimum, "member")}`, protection.majority && "without the majority"].filter(Boolean).join(" or ")}` : "none"],
     ["Schema", now.schema ? schemaInWords(now.schema) : "none: readers work it out of the values"],
     ["Journal", now.journal.capacity ? `${count(now.journal.capacity)} events a partition` : "none"],
@@ -42,7 +43,7 @@ function schemaInWords(schema) {
 
 /** @param {any} props */
 function Form({ hello, name, now, setSaid }) {
-  const begun = { sync: now.backups.sync, async: now.backups.async, max_entries: now.max_entries, max_bytes: now.max_bytes, eviction: now.eviction, max_idle_s: now.max_idle_ms / 1000, merge_policy: now.merge_policy, dicts: now.dicts };
+  const begun = { sync: now.backups.sync, async: now.backups.async, max_entries: now.max_entries, max_bytes: now.max_bytes, eviction: now.eviction, max_idle_s: now.max_idle_ms / 1000, merge_policy: now.merge_policy, dicts: now.dicts, durability: now.durability };
   const [wanted, setWanted] = useState(/** @type {Record<string, any>} */ (begun));
   const set = (/** @type {string} */ what, /** @type {any} */ value) => setWanted({ ...wanted, [what]: value });
   const submit = async (/** @type {Event} */ event) => {
@@ -50,7 +51,7 @@ function Form({ hello, name, now, setSaid }) {
     /** @type {Record<string, any>} */
     const change = { map: name };
     if (wanted.sync !== now.backups.sync || wanted.async !== now.backups.async) change.backups = { sync: wanted.sync, async: wanted.async };
-    for (const what of ["max_entries", "max_bytes", "eviction", "merge_policy", "dicts"]) if (wanted[what] !== now[what]) change[what] = wanted[what];
+    for (const what of ["max_entries", "max_bytes", "eviction", "merge_policy", "dicts", "durability"]) if (wanted[what] !== now[what]) change[what] = wanted[what];
     if (Math.round(wanted.max_idle_s * 1000) !== now.max_idle_ms) change.max_idle_ms = Math.round(wanted.max_idle_s * 1000);
     if (Object.keys(change).length === 1) return setSaid({ good: "", bad: "nothing is different" });
     setSaid({ good: "", bad: "" });
@@ -68,5 +69,6 @@ function Form({ hello, name, now, setSaid }) {
     ${number("max_entries", "Entries at most (0: any)", 1e12, "1")}${number("max_bytes", "Bytes at most (0: any)", 2 ** 53 - 1, "1")}
     ${choice("eviction", "Evicted first")}${number("max_idle_s", "Idle seconds (0: for ever)", 315360000, "any")}
     ${choice("merge_policy", "Merge policy")}${choice("dicts", "Dicts (any: each program says)")}
+    ${choice("durability", "Writes wait for their sync")}
     <button>Change the settings of ${name}</button></form>`;
 }

@@ -37,7 +37,7 @@ export interface Calls { per_s: number; p50_ms: number | null; p99_ms: number | 
 export interface Settings {
   backups: { sync: number; async: number };
   protection: { on: boolean; minimum: number; majority: boolean; reads: boolean; writes: boolean };
-  merge_policy: string; max_entries: number; max_bytes: number; eviction: string; max_idle_ms: number; dicts: string;
+  merge_policy: string; max_entries: number; max_bytes: number; eviction: string; max_idle_ms: number; dicts: string; durability: string;
   journal: { capacity: number; max_bytes: number }; schema: Schema | null;
 }
 export interface MapRow {

@@ -1,0 +1,94 @@
+"""Messages that acknowledge views, and tell of partition tables, held until this member has synced these (DU-05).
+
+1. Master M tells C alone of a table that makes C the owner of a partition. 2. C acknowledges writes. 3. The power fails. If M had
+not synced that table, and C came back late, the others would go on with an older one, and with another owner.
+
+A new view is told at once: it counts when the majority has acknowledged it, and a table or a write that rests on it comes later in
+each log. What the master answers by a table that it has not told yet is held, too: were it killed then, together with all others, they
+could go on without what it has. A member that stops says what it has to say at once: nobody releases it any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from phalanx.common.ids import is_client
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.machine.effects import Answer, Effect, Finished, Send
+from phalanx.wire import messages as m
+from phalanx.wire.disk_records import DiskRecord, TableRecord
+
+TABLES = (m.TableUpdate, m.TableChanges)
+TELLING = frozenset(
+    [
+        *(m.MembersAck, m.ViewIsStable),
+        *(*TABLES, m.TableAck),
+        *(m.MigrationOrder, m.MigrationCommit, m.MigrationAnswer),
+    ]
+)
+"""What rests on a view or a table, or must not overtake what does. Heartbeats do not wait, but name no table that is
+not synced."""
+
+
+class SyncGate:
+    """Holds back what one member tells of its views and tables."""
+
+    def __init__(self, log: ReplicaLog) -> None:
+        self._log = log
+        self._newest_lsn = 0
+        """The number of the last view or table in the log."""
+        self._tables: deque[tuple[int, int]] = deque([(0, -1)])
+        """Where tables are in the log, and their versions: the last one that is synced, and later ones."""
+        self._held: deque[tuple[int, Effect]] = deque()
+        """Effects, and the record that must be synced before; in order."""
+
+    def __repr__(self) -> str:
+        return f"SyncGate({len(self._held)})"
+
+    def add(self, record: DiskRecord) -> None:
+        """Log a view or a table."""
+        self._log.add(record)
+        self._newest_lsn = self._log.last_lsn
+        if type(record) is TableRecord:
+            self._tables.append((self._newest_lsn, record.table.version))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a view or a table is not synced, or something is held because one was not."""
+        return bool(self._held) or self._newest_lsn > self._log.synced_lsn
+
+    def pass_on(self, effects: list[Effect]) -> list[Effect]:
+        """Return the effects of an input without what must wait, behind what has waited for long enough."""
+        synced, held = self._log.synced_lsn, self._held
+        ends = any(isinstance(effect, Finished) for effect in effects)
+        passed: list[Effect] = []
+        while held and (held[0][0] <= synced or ends):
+            passed.append(held.popleft()[1])
+        while len(self._tables) > 1 and self._tables[1][0] <= synced:
+            self._tables.popleft()
+        if self._newest_lsn <= synced or ends:
+            return [*passed, *effects]
+        tells = any(type(effect) is Send and type(effect.message) in TABLES for effect in effects)
+        if tells:
+            self._log.hold_writes(self._newest_lsn)
+        for effect in effects:
+            if _must_wait(effect, tells):
+                held.append((self._log.want_sync(), effect))
+            elif type(effect) is Send and type(effect.message) is m.MasterConfirmation:
+                passed.append(Send(effect.to, self._with_synced_table(effect.message)))
+            else:
+                passed.append(effect)
+        return passed
+
+    def _with_synced_table(self, message: m.MasterConfirmation) -> m.MasterConfirmation:
+        version = min(message.table_version, self._tables[0][1])
+        return msgspec.structs.replace(message, table_version=version)
+
+
+def _must_wait(effect: Effect, tells: bool) -> bool:
+    """Return whether an effect waits for a sync. `tells`: a table is told with this input."""
+    if type(effect) is not Send:
+        return tells and type(effect) is Answer
+    return type(effect.message) in TELLING or (tells and is_client(effect.to))

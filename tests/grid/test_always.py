@@ -1,0 +1,274 @@
+"""Writes of maps that are `always`: none is answered before it is synced where it must be (DU-01, DU-04), and none is slowed down
+without need. Where a disk is slow, that holds for all maps (DU-03)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import MapChange
+from phalanx.common.store import StoreStart
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.machine.inputs import Received, Synced
+from phalanx.node.local_access import LocalAccess
+from phalanx.node.node import Node
+from phalanx.wire import messages as m
+from support.harness import CLIENT, KEY, MAP, TEXT, Cluster
+
+OLD, NEW = TEXT + b"old", TEXT + b"new"
+OTHER = "interval"
+LAG_MS = 1_000
+
+
+class Durable(Cluster):
+    """Members with folders, whose disks sync when a test says so."""
+
+    def __init__(self, names: str, row: str, **settings: Any) -> None:
+        self.logs = {name: ReplicaLog(store=StoreStart(name, 1), lag_ms=LAG_MS) for name in names}
+        maps = {OTHER: MapConfig(durability="interval"), "*": MapConfig(durability="always")}
+        self.prompt = names
+        """Those whose disks sync as soon as somebody waits for it."""
+        super().__init__(names, maps=maps, backup_count=len(row) - 1, **settings)
+        self.advance(1_000)
+        self.assign(rows=[row])
+        self.settle()
+        self.prompt = ""
+        self.sync(names)
+
+    def start(self, name: str, **settings: Any) -> Node:
+        return super().start(name, log=self.logs[name], **settings)
+
+    def syncs_at_once(self, name: str) -> bool:
+        return name in self.prompt
+
+    def write(self, names: str) -> None:
+        """Give what was logged to the system."""
+        for name in names:
+            self.logs[name].take()
+            self.logs[name].note_written(self.now)
+
+    def sync(self, names: str) -> None:
+        """Sync all that was logged."""
+        for name in names:
+            self.write(name)
+            self.feed(name, Synced(self.logs[name].last_lsn))
+        self.settle()
+
+    def ask_once(self, make: Any, name: str = MAP, *fields: Any) -> int:
+        request_id = self.ask("A", make, name, KEY, *fields)
+        self.settle()
+        return request_id
+
+
+def test_a_write_waits_for_the_sync_of_its_owner() -> None:
+    c = Durable("A", "A")
+    put = c.ask_once(m.Put, MAP, NEW, 0)
+    c.write("A")
+    assert not c.is_done(put)
+    assert c.logs["A"].is_wanted
+    c.sync("A")
+    assert c.is_done(put)
+    assert not c.logs["A"].is_wanted
+
+
+@pytest.mark.parametrize("order", ["AB", "BA"])
+def test_a_write_waits_for_the_syncs_of_owner_and_backup_in_any_order(order: str) -> None:
+    c = Durable("AB", "AB")
+    put = c.ask_once(m.Put, MAP, NEW, 0)
+    assert c.entries("B")
+    assert c.logs["B"].is_wanted, "both sync at the same time"
+    for name in order:
+        assert not c.is_done(put)
+        c.sync(name)
+    assert c.is_done(put)
+
+
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_a_sync_from_before_a_write_answers_it_not(name: str) -> None:
+    c = Durable("AB", "AB")
+    before = c.logs[name].last_lsn
+    put = c.ask_once(m.Put, MAP, NEW, 0)
+    c.sync("AB".replace(name, ""))
+    c.feed(name, Synced(before))
+    c.settle()
+    assert not c.is_done(put)
+
+
+def test_an_interval_map_of_the_same_partition_waits_for_no_sync() -> None:
+    c = Durable("AB", "AB")
+    always, interval = c.ask_once(m.Put, MAP, NEW, 0), c.ask_once(m.Put, OTHER, NEW, 0)
+    assert not c.is_done(always)
+    assert c.is_done(interval)
+    c.sync("AB")
+    assert c.is_done(always)
+
+
+UNSYNCED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
+    "put_if_absent": (m.PutIfAbsent, (OLD, 0), m.ValueReply),
+    "replace": (m.Replace, (OLD, OLD, 0), m.FlagReply),
+}
+
+
+@pytest.mark.parametrize("kind", UNSYNCED)
+@pytest.mark.parametrize("row", ["A", "AB"])
+def test_a_refused_condition_waits_for_what_it_rests_on(kind: str, row: str) -> None:
+    c = Durable(row, row)
+    c.ask_once(m.Put, MAP, NEW, 0)
+    make, fields, reply = UNSYNCED[kind]
+    refused = c.ask_once(make, MAP, *fields)
+    assert not c.is_done(refused)
+    c.sync(row)
+    c.reply(refused, reply)
+    again = c.ask_once(make, MAP, *fields)
+    assert c.is_done(again), "all that it rests on is synced"
+
+
+@pytest.mark.parametrize("row", ["A", "AB"])
+def test_a_repeated_write_waits_for_the_sync_of_the_first(row: str) -> None:
+    c = Durable(row, row)
+    first = c.ask_once(m.Put, MAP, NEW, 0)
+    c.feed("A", Received(CLIENT, m.Put(-7, MAP, KEY, NEW, 0, 0, first)))
+    c.settle()
+    assert -7 not in c.replies
+    c.sync(row)
+    assert isinstance(c.replies[-7], m.DoneReply)
+
+
+def test_a_second_clear_waits_for_the_sync_of_the_first() -> None:
+    c = Durable("A", "A")
+    c.ask_once(m.Put, MAP, NEW, 0)
+    c.sync("A")
+    asked = [c.ask("A", m.ClearPartitions, MAP, [0], 1) for _ in range(2)]
+    assert not any(map(c.is_done, asked))
+    c.sync("A")
+    assert all(map(c.is_done, asked))
+
+
+def test_many_entries_wait_too() -> None:
+    c = Durable("A", "A")
+    bulk = c.ask("A", m.PutAll, MAP, [KEY], [NEW], 1)
+    assert not c.is_done(bulk)
+    c.sync("A")
+    assert c.is_done(bulk)
+
+
+def test_what_is_done_at_once_declines_maps_that_wait_for_syncs() -> None:
+    c = Durable("A", "A")
+    local = LocalAccess(lambda: c.now, lambda: 1, node=c.nodes["A"])
+    c.nodes["A"].grid.memory.alone_until = c.now + 1
+    assert local.put(OTHER, KEY, NEW) is None, "an interval map is written at once"
+    assert local.put(MAP, KEY, NEW) == 0
+    assert local.swap(MAP, KEY, NEW) == 0
+    assert local.update(MAP, KEY, "get_and_put", [NEW]) == 0
+    assert c.get("A", KEY) is None, "nothing was changed"
+
+
+def test_a_backup_that_was_dropped_does_not_say_later_that_it_has_synced() -> None:
+    """1. B has applied a write, and its sync is under way. 2. B drops the replica. 3. The sync ends: B has nothing any more."""
+    c = Durable("AB", "AB")
+    put = c.ask_once(m.Put, MAP, NEW, 0)
+    c.sync("A")
+    c.nodes["B"].grid.follower._drop(0)
+    c.sync("B")
+    assert not c.is_done(put)
+
+
+def test_a_map_that_becomes_always_counts_what_was_acknowledged_before_its_backup_knew() -> None:
+    """The owner has the new table, and its backup has not: the backup acknowledges at once, and its sync later."""
+    c = Durable("AB", "AB")
+    late: list[m.Message] = []
+
+    def swallow(sender: str, receiver: str, message: m.Message) -> bool:
+        is_table = isinstance(message, m.TableUpdate | m.TableChanges)
+        late.extend([message] if is_table else [])
+        return is_table
+
+    c.swallow = swallow
+    change = MapChange(durability="always")
+    early = c.ask("A", m.ChangeMap, OTHER, change)
+    c.sync("A")
+    put = c.ask_once(m.Put, OTHER, NEW, 0)
+    c.sync("AB")
+    assert not c.is_done(put)
+    assert isinstance(c.replies[early], m.ErrorReply), "B does not know it yet (DU-09)"
+    c.prompt = "AB"
+    c.swallow = lambda sender, receiver, message: False
+    c.say("A", "B", late[-1])
+    c.settle()
+    assert c.is_done(put)
+    assert c.is_done(c.ask("A", m.ChangeMap, OTHER, change)), "every member works by it"
+
+
+def test_all_writes_wait_while_what_was_written_waits_for_too_long() -> None:
+    c = Durable("AB", "AB")
+    assert c.is_done(c.ask_once(m.Put, OTHER, OLD, 0))
+    c.write("AB")
+    c.advance(LAG_MS)
+    late, removal = c.ask_once(m.Put, OTHER, NEW, 0), c.ask_once(m.Remove, OTHER)
+    assert not c.is_done(late)
+    assert not c.is_done(removal)
+    c.sync("A")
+    assert not c.is_done(late), "what the backup has waits, too"
+    c.sync("B")
+    assert c.is_done(late)
+    assert c.is_done(removal)
+    assert c.is_done(c.ask_once(m.Put, OTHER, OLD, 0))
+
+
+def test_a_slow_disk_of_the_owner_alone_waits_for_no_sync_elsewhere() -> None:
+    c = Durable("AB", "AB")
+    c.ask_once(m.Put, OTHER, OLD, 0)
+    c.write("A")
+    c.sync("B")
+    c.advance(LAG_MS)
+    late = c.ask_once(m.Put, OTHER, NEW, 0)
+    assert not c.is_done(late)
+    c.sync("A")
+    assert c.is_done(late)
+
+
+def test_a_cluster_without_folders_refuses_always() -> None:
+    c = Cluster("A")
+    c.assign()
+    refused = c.reply(c.ask("A", m.ChangeMap, MAP, MapChange(durability="always")), m.ErrorReply)
+    wanted = (
+        "durability: 'always' needs a folder of each member that holds data: set data_dir of A:5701, and restart there"
+    )
+    assert refused.text == wanted
+
+
+def test_a_table_is_synced_before_the_master_tells_it_and_before_a_member_acknowledges_it() -> None:
+    c = Durable("AB", "AB")
+    c.hold("AB", "AB")
+    c.ask("A", m.ChangeMap, OTHER, MapChange(merge_policy="discard"))
+    c.advance(20)
+    assert not c.pending("A", "B", m.TableUpdate), "the master has not synced it"
+    c.sync("A")
+    assert c.pending("A", "B", m.TableUpdate)
+    while c.pending("A", "B"):
+        c.deliver("A", "B")
+    assert c.table("B").maps.of(OTHER).merge_policy == "discard"
+    assert not c.pending("B", "A", m.TableAck)
+    c.sync("B")
+    assert c.pending("B", "A", m.TableAck)
+
+
+def test_heartbeats_do_not_wait_for_a_disk() -> None:
+    c = Durable("AB", "AB")
+    c.ask("A", m.ChangeMap, OTHER, MapChange(merge_policy="discard"))
+    c.advance(15_000)
+    assert c.views_of("AB") == ["AB", "AB"]
+
+
+def test_what_the_master_answers_by_a_table_that_it_has_not_told_waits_for_the_sync_of_that_table() -> None:
+    """1. A makes itself the owner, and answers. 2. A and B are killed. 3. B, who never heard of it, must not go on without A's data."""
+    c = Durable("AB", "A")
+    c.ask("A", m.ChangeMap, OTHER, MapChange(merge_policy="discard"))
+    c.advance(20)
+    put = c.ask_once(m.Put, OTHER, NEW, 0)
+    assert not c.is_done(put)
+    c.sync("A")
+    assert c.is_done(put)
+    assert c.is_done(c.ask_once(m.Put, OTHER, OLD, 0))
