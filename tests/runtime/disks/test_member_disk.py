@@ -10,7 +10,7 @@ from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.disk_state import DiskState
 from phalanx.disk.log_writer import LEAST_SEGMENTS
 from phalanx.runtime.disk import member_disk
-from phalanx.runtime.disk.member_disk import DataFolderRefused, MemberDisk
+from phalanx.runtime.disk.member_disk import DataFolderRefused, DiskUser, MemberDisk
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES
 from phalanx.wire.disk_records import CopyBegun, DiskRecord, EpochBegun, PlainPuts
 from support.disk_logs import LIMITS, until
@@ -25,9 +25,8 @@ class DiskUnderTest:
         monkeypatch.setattr(member_disk, "DiskLimits", lambda timeout_s: LIMITS)
         self._monkeypatch = monkeypatch
         self.disk = MemberDisk.open(str(path), "test", "1", is_lasting=True, lag_ms=1_000)
-        self.disk.begin(
-            lambda: (lone_id("A"), GridClock(0)), lambda state, why: None, lambda lsn: None, _fail, dict, 10.0
-        )
+        user = DiskUser(lambda: (lone_id("A"), GridClock(0)), lambda state, why: None, lambda lsn: None, _fail)
+        self.disk.begin(user, dict, 10.0)
         self.live_bytes, self.counts = 0, 0
 
     def write(self, *records: DiskRecord) -> None:

@@ -40,7 +40,7 @@ from phalanx.runtime.connections.links import Links
 from phalanx.runtime.connections.overload import Overload
 from phalanx.runtime.discovery.port_range import find_members
 from phalanx.runtime.discovery.presence import Presence
-from phalanx.runtime.disk.member_disk import UNWRITTEN, MemberDisk
+from phalanx.runtime.disk.member_disk import UNWRITTEN, DiskUser, MemberDisk
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
 from phalanx.runtime.http_port import make_http_server
@@ -344,14 +344,13 @@ class MemberDriver(PublicNames):
             log=disk.log if disk is not None else None,
         )
         if disk is not None and after is None:
-            disk.begin(
+            user = DiskUser(
                 lambda: (self.node.this, self.node.clock),
                 lambda state, why: self._group.call(self.feed, DiskChecked(state, why)),
                 self._on_synced,
                 self._break_off_connections,
-                lambda: self.node.grid.replica_sizes(),
-                config.disk_timeout_ms / 1000,
             )
+            disk.begin(user, lambda: self.node.grid.replica_sizes(), config.disk_timeout_ms / 1000)
         self._reading = None
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)

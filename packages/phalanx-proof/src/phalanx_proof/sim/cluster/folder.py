@@ -106,7 +106,7 @@ class SimFolder(SimDisk):
         self._sync: SyncUnderWay | None = None
         self.synced_lsn = 0
         """The greatest number that is on the disk for sure."""
-        self.told_lsn = 0
+        self.known_lsn = 0
         """The greatest number of which the member was told that it is synced."""
         self._last_lsn = 0
         """The last record that was given to the system as a whole."""
@@ -260,7 +260,7 @@ class SimFolder(SimDisk):
         owner = LogOwner(0, cluster, "sim", at.boot_id)
         self._writer = LogWriter(owner, store, found, replay.index, DISK_LAG_MS)
         self.log = self._writer.log
-        self._last_lsn = self.synced_lsn = self.told_lsn = self.log.last_lsn
+        self._last_lsn = self.synced_lsn = self.known_lsn = self.log.last_lsn
         return restoration
 
     def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:

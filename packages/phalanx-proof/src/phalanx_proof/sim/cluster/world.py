@@ -304,8 +304,8 @@ class World:
         if folder is None or host.node is None or host.node.log is not folder.log:
             return
         folder.advance(self.now)
-        if folder.synced_lsn > folder.told_lsn:
-            folder.told_lsn = folder.synced_lsn
+        if folder.synced_lsn > folder.known_lsn:
+            folder.known_lsn = folder.synced_lsn
             self.feed(host, host.node.this, Synced(folder.synced_lsn))
         self._plan_sync(host)
 

@@ -70,6 +70,19 @@ class DiskContent(NamedTuple):
     """What the process that starts has to log first: what it does not take over."""
 
 
+class DiskUser(NamedTuple):
+    """The member whose disk it is."""
+
+    member: Callable[[], tuple[MemberId, GridClock]]
+    """Returns the present incarnation and its clock."""
+    tell: Callable[[DiskState, str], None]
+    """Tells the node how the disk does, and why not better."""
+    tell_synced: Callable[[int], None]
+    """Tells the node up to which record its log is synced."""
+    break_off: Callable[[], None]
+    """Breaks off all connections, with what has not left yet."""
+
+
 class MemberDisk:
     """The folder of one member, from its start to its end."""
 
@@ -91,10 +104,7 @@ class MemberDisk:
         self._folder = folder
         self._release = release
         self._first = content.first
-        self._member: Callable[[], tuple[MemberId, GridClock]]
-        self._tell: Callable[[DiskState, str], None]
-        self._break_off: Callable[[], None]
-        self._tell_synced: Callable[[int], None]
+        self._user: DiskUser
         self._asked_lsn = self.log.last_lsn
         """The last record for whose sync the thread was asked."""
         self._disk: DiskLog | None = None
@@ -145,23 +155,12 @@ class MemberDisk:
             folder.close()
             raise
 
-    def begin(
-        self,
-        member: Callable[[], tuple[MemberId, GridClock]],
-        tell: Callable[[DiskState, str], None],
-        tell_synced: Callable[[int], None],
-        break_off: Callable[[], None],
-        replica_sizes: Callable[[], dict[int, int]],
-        timeout_s: float,
-    ) -> None:
+    def begin(self, user: DiskUser, replica_sizes: Callable[[], dict[int, int]], timeout_s: float) -> None:
         """Begin to write, with a new segment. Raises `UsageError`.
 
-        `member`: returns the present incarnation and its clock. `tell`: tells the node how the disk does. `tell_synced`: tells it
-        up to which record its log is synced. `break_off`: breaks off all
-        connections, with what has not left yet. `replica_sizes`: returns those of what the member holds. `timeout_s`: a call of the
-        disk that lasts longer hangs.
+        `replica_sizes`: returns those of what the member holds. `timeout_s`: a call of the disk that lasts longer hangs.
         """
-        self._member, self._tell, self._tell_synced, self._break_off = member, tell, tell_synced, break_off
+        self._user = user
         limits = DiskLimits(timeout_s=timeout_s)
         self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, limits, _end_process)
         self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
@@ -182,7 +181,7 @@ class MemberDisk:
         if self.log.is_on:
             self._keep_reserve(self._disk, replica_sizes())
         if self.state >= DiskState.FULL:
-            self._tell(self.state, self.why)
+            self._user.tell(self.state, self.why)
 
     @property
     def lost(self) -> DiskLost | None:
@@ -215,7 +214,7 @@ class MemberDisk:
                 self.log.end()  # `on_disk_state` comes in the next turn
             else:
                 return True
-        self._break_off()
+        self._user.break_off()
         return False
 
     def write_for_program(self) -> None:
@@ -235,12 +234,12 @@ class MemberDisk:
 
     def _begin_segment(self, disk: DiskLog, number: int) -> None:
         self._heads = {each: head for each, head in self._heads.items() if each >= number}
-        member, _ = self._member()
+        member, _ = self._user.member()
         self._writer.begin_segment(self._heads[number], member, self._times(), disk)
 
     def _times(self) -> BlockTimes:
         """Return what the clocks show."""
-        now, (_, clock) = int(time.monotonic() * 1000), self._member()
+        now, (_, clock) = int(time.monotonic() * 1000), self._user.member()
         return BlockTimes(clock.read(now), int(time.time() * 1000), now)
 
     def _keep_reserve(self, disk: DiskLog, sizes: dict[int, int]) -> None:
@@ -293,7 +292,7 @@ class MemberDisk:
         """Take note of what is on the disk, tell those who wait for it, and let segments go that nothing needs any more."""
         self.syncs.note(seconds)
         if self._disk is not None:
-            self._tell_synced(lsn)
+            self._user.tell_synced(lsn)
         needed = self._writer.note_synced(lsn)
         if needed is not None and self._disk is not None:
             self._disk.unlink_before(needed)
@@ -302,10 +301,10 @@ class MemberDisk:
         """Say how the disk does, and tell the node."""
         if state is DiskState.FAILED:
             if self.log.is_on and self.log.has_new:
-                self._break_off()  # replies that wait for the end of the turn tell of it
+                self._user.break_off()  # replies that wait for the end of the turn tell of it
             self.log.end()
         self.state, self.why = state, f"data_dir {self.path}: {why}" if why else ""
-        self._tell(state, self.why)
+        self._user.tell(state, self.why)
         if state is DiskState.FAILED:
             logger.critical("%s: this member writes to no file there any more, and hands over what it holds", self.why)
         elif state is DiskState.OK:
