@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.codec.hashing import partition_of
 from phalanx.common.losses import LossKind
 from phalanx.wire import messages as m
 from phalanx.wire.table_events import PartitionLost, PartitionsDormant, PartitionsWoken
@@ -164,6 +165,22 @@ def test_partitions_are_not_divided_while_one_is_dormant() -> None:
     c.ask("A", m.ChangePartitionCount, 4)
     c.advance(5_000)
     assert c.table("A").partition_count == 4
+
+
+def test_what_was_divided_before_its_holder_was_missed_comes_back_in_parts() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    c.crash("B")
+    key = c.key(1)
+    c.ask("A", m.ChangePartitionCount, 4)
+    c.advance(12_000)
+    assert dormant(c, "A") == {1: "B", 3: "B"}
+    back(c, "B")
+    assert dormant(c, "A") == {}
+    owner = c.replicas("A", partition_of(key, 4))[0]
+    assert c.get(owner, key) == VALUE
+    crash(c, "B")
+    back(c, "B")
+    assert c.get(c.replicas("A", partition_of(key, 4))[0], key) == VALUE, "its log was divided, too"
 
 
 def test_a_new_member_gets_no_dormant_partition_and_no_other_is_begun_empty() -> None:

@@ -169,6 +169,10 @@ class Replay:
             count = record.table.partition_count
             self._counts = {partition: of or count for partition, of in self._counts.items()}
 
+    def partition_count(self) -> int:
+        """Return of how many partitions the replicas are; 0: there are none, or it is not known yet."""
+        return max((self._counts.get(partition, 0) for partition in self.replicas), default=0)
+
     def undivided(self) -> list[ReplicasDivided]:
         """Return the divisions that the table wants and the member had not made yet: it divides one replica after another."""
         table = self.index.cluster.table

@@ -25,7 +25,7 @@ class Restoration(NamedTuple):
     carried: QuorumHandover
     past: FormerIncarnation
     partition_count: int
-    """How many partitions its table has; 0: it had none."""
+    """How many partitions its cluster had; 0: that is unknown."""
 
 
 def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | None:
@@ -62,11 +62,11 @@ def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
     side = StoredSide(
         known.members, history, known.table, positions_of(replay.replicas), start, last_stamp >> COUNTER_BITS
     )
-    kept.restored = RestoredReplicas(replay.replicas, side, last_stamp)
+    count = known.table.partition_count if known.table is not None else replay.partition_count()
+    kept.restored = RestoredReplicas(replay.replicas, side, last_stamp, count)
     past = FormerIncarnation(
         members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version
     )
-    count = known.table.partition_count if known.table is not None else 0
     return Restoration(kept, QuorumHandover(history, voter=known.voter), past, count)
 
 

@@ -134,13 +134,13 @@ class Node:
         `kept`, `carried`: what the incarnation before this one of the same process has handed over (`Finished`).
         `release_name`: the version of the package, for people. `log`: that of the member's folder; None: it has none.
         """
-        self.this = this
-        self.config = config
+        orphaned = kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas()
+        restored = orphaned.take_restored()
+        config = restored.configure(config) if restored is not None else config
+        self.this, self.config = this, config
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
         voter = carried.voter if carried is not None else MemberId("")
-        orphaned = kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas()
-        restored = orphaned.take_restored()
         root = restored.side.root if restored is not None else MemberId("")
         store = log.store if log is not None else None
         local = LocalContext(this, config, this_release(release_name), self._out, self.clock, store, root, voter)

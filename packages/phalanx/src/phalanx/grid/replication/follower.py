@@ -339,6 +339,9 @@ class Follower:
             self._finalize(self.incoming.pop(partition), table, outcomes)
         for partition in list(self.copies):
             self.drop_copy(partition)
+        restored = self.restored.divided_for(table, former_count, self._log) if self.restored is not None else None
+        for partition in {child % former_count for child in restored.replicas} if restored is not None else ():
+            del self.replicas[partition]
         unfinished = self.undivided.children()
         held = held | self.replicas | unfinished
         self.replicas.clear()
@@ -354,6 +357,9 @@ class Follower:
             self.deferred_free.add(held[partition])
             self._log.add(ReplicaDropped(partition))
         self.undivided.begin_splits(listed, former_count, table)
+        if restored is not None:
+            self.restored = restored
+            self.replicas.update(restored.replicas)
 
     def _finalize(
         self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 import msgspec
 
+from phalanx.common.config import NodeConfig
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replica.replica_split import Division
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.wire.disk_records import ReplicasDivided
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 
 
@@ -18,6 +23,12 @@ class RestoredReplicas(NamedTuple):
     side: StoredSide
     last_stamp: int
     """What the grid's clock showed when the folder was written last: later stamps are greater."""
+    partition_count: int = 0
+    """Of how many partitions the replicas are; 0: unknown."""
+
+    def configure(self, config: NodeConfig) -> NodeConfig:
+        """Return the settings with which these replicas are used: they can have been divided since the process began."""
+        return msgspec.structs.replace(config, partition_count=self.partition_count) if self.partition_count else config
 
     def awaited_by(self, table: PartitionTable) -> RestoredReplicas | None:
         """Return what dormant partitions of a table wait for, or can yet; None: nothing.
@@ -25,14 +36,40 @@ class RestoredReplicas(NamedTuple):
         1. A comes back, and is in the list before the master takes its former incarnation out of the rows. 2. A gets that table. 3.
         The master does so, and what only A has is dormant.
         """
-        formers = frozenset(self.side.formers)
-        named = [p for p in range(table.partition_count) if not formers.isdisjoint(table.replicas(p))]
-        awaited = table.dormant.keys() | named
-        if not awaited or (self.side.table is not None and self.side.table.partition_count != table.partition_count):
+        awaited = self._awaited_in(table)
+        if not awaited or self.partition_count not in (0, table.partition_count):
             return None
         replicas = {partition: replica for partition, replica in self.replicas.items() if partition in awaited}
         positions = tuple(each for each in self.side.positions if each.partition in replicas)
-        return RestoredReplicas(replicas, msgspec.structs.replace(self.side, positions=positions), self.last_stamp)
+        side = msgspec.structs.replace(self.side, positions=positions)
+        return RestoredReplicas(replicas, side, self.last_stamp, table.partition_count)
+
+    def divided_for(self, table: PartitionTable, former_count: int, log: ReplicaLog) -> RestoredReplicas | None:
+        """Return the parts of what a table waits for that has more partitions, divided at once; None: it waits for nothing.
+
+        1. B crashes. 2. The partitions are divided before it is missed. 3. B is taken out of the rows, and the parts are dormant. 4. B
+        comes back, and has heard of no division.
+        """
+        parents = sorted({child % former_count for child in self._awaited_in(table)} & self.replicas.keys())
+        if not parents:
+            return None
+        parts: dict[int, Replica] = {}
+        for partition in parents:
+            division = Division(self.replicas[partition], partition, former_count, table.partition_count)
+            while not division.go_on():
+                pass
+            log.add(ReplicasDivided(partition, former_count, table.partition_count))
+            parts |= division.children
+        known = self.side.table
+        if known is not None:
+            known = msgspec.structs.replace(known, dormancy=()).with_partition_count(table.partition_count)
+        side = msgspec.structs.replace(self.side, table=known, positions=positions_of(parts))
+        return RestoredReplicas(parts, side, self.last_stamp, table.partition_count)
+
+    def _awaited_in(self, table: PartitionTable) -> Set[int]:
+        formers = frozenset(self.side.formers)
+        named = [p for p in range(table.partition_count) if not formers.isdisjoint(table.replicas(p))]
+        return table.dormant.keys() | named
 
 
 def positions_of(replicas: dict[int, Replica]) -> tuple[OwnerEpoch, ...]:
