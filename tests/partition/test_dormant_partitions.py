@@ -183,6 +183,23 @@ def test_what_was_divided_before_its_holder_was_missed_comes_back_in_parts() -> 
     assert c.get(c.replicas("A", partition_of(key, 4))[0], key) == VALUE, "its log was divided, too"
 
 
+def test_a_holder_that_went_on_without_the_knowledge_of_the_next_master_brings_what_it_has_since() -> None:
+    c = filled("ABCD", "A", "B", "C", "D", backup_count=0)
+    crash(c, "B")
+    c.start("B", seeds="A")
+    c.settle()
+    c.hold("A", "CD")
+    c.advance(1_200)
+    assert (c.row("B", 1), dormant(c, "C")) == ("B", {1: "B"})
+    write(c, "B", 1, LATER)
+    c.crash("AB")
+    c.release()
+    c.advance(15_000)
+    assert dormant(c, "C")[1] == "B"
+    back(c, "B")
+    assert read(c, 1) == LATER
+
+
 def test_a_new_member_gets_no_dormant_partition_and_no_other_is_begun_empty() -> None:
     c = filled("AB", "A", "B", backup_count=0)
     crash(c, "B")

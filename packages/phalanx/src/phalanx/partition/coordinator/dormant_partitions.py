@@ -75,7 +75,7 @@ class DormantPartitions:
         rows = {
             partition: row
             for partition, slots in table.dormant.items()
-            if (row := choose_row(slots, partition, claims, confirming)) is not None
+            if (row := self._choose_later(partition, claims) or choose_row(slots, partition, claims, confirming))
         }
         merged = self._to_merge(confirming, rows)
         rows |= {p: (member,) for p, (member, _) in merged.items()}
@@ -131,6 +131,16 @@ class DormantPartitions:
         )
         version = self._publication.table.version
         self._out.record(HoldersGivenUp(tuple(rows), tuple(empty), members, request.by, version))
+
+    def _choose_later(self, partition: int, claims: list[Claims]) -> Slots:
+        """Return the row of those that follow a rule which is newer than the table; empty: nobody does.
+
+        1. Master A lets a partition go on at B. 2. A and B end, and only B has heard of it. 3. By C's table the partition waits for the
+        incarnation of B before that, and B's folder names it no more.
+        """
+        version = self._publication.table.versions[partition]
+        later = [each for each in claims if partition in each.positions and each.positions[partition].epoch > version]
+        return choose_greatest(partition, later)
 
     def _all_claims(self) -> list[Claims]:
         formers, positions = self._installed.dormant_here()
