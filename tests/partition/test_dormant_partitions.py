@@ -200,6 +200,55 @@ def test_a_holder_that_went_on_without_the_knowledge_of_the_next_master_brings_w
     assert read(c, 1) == LATER
 
 
+def test_only_partitions_whose_holders_have_folders_wait_for_them() -> None:
+    c = filled("ABC", "A", "B", "C", backup_count=0, without_folders="A")
+    c.crash("A")
+    crash(c, "B")
+    assert dormant(c, "C") == {1: "B"}
+    assert [each.partition for each in c.events_of("C", PartitionLost)] == [0]
+    (loss,) = c.table("C").losses.losses
+    assert [each.member for each in loss.gone] == [c.id("A")]
+    assert read(c, 0) is None
+    back(c, "B")
+    assert read(c, 1) == VALUE
+
+
+def test_a_master_without_a_folder_lets_partitions_wait_for_holders_that_have_one() -> None:
+    c = filled("ABC", "A", "B", "C", backup_count=0, without_folders="A")
+    crash(c, "B")
+    assert dormant(c, "A") == {1: "B"}
+    back(c, "B")
+    assert read(c, 1) == VALUE
+
+
+def test_the_next_master_knows_the_folders_of_those_that_left_before_it_led() -> None:
+    c = filled("ACB", "A", "B", "C", backup_count=0, without_folders="AC")
+    c.crash("AB")
+    c.advance(15_000)
+    assert c.views_of("C") == ["C"]
+    assert dormant(c, "C") == {1: "B"}
+    assert [each.partition for each in c.events_of("C", PartitionLost)] == [0]
+
+
+def test_a_partition_that_no_folder_has_begins_at_the_next_data_member_while_others_are_dormant() -> None:
+    c = Cluster(has_folders=True, seeds="C", partition_count=2, backup_count=0, without_folders="CL")
+    for name in "CAL":
+        c.start(name, lite=name == "L")
+        c.advance(1_500)
+    c.assign(rows=("A", "C"))
+    write(c, "A", 0, VALUE)
+    for name in "AC":
+        c.leave(name)
+    c.advance(20_000)
+    assert (dormant(c, "L"), c.row("L", 1)) == ({0: "A"}, "")
+    c.join("D", seeds="L")
+    c.advance(5_000)
+    assert (dormant(c, "L"), c.row("L", 0), c.row("L", 1)) == ({0: "A"}, "", "D")
+    assert c.table("L").births[1]
+    back(c, "A")
+    assert read(c, 0) == VALUE
+
+
 def test_a_new_member_gets_no_dormant_partition_and_no_other_is_begun_empty() -> None:
     c = filled("AB", "A", "B", backup_count=0)
     crash(c, "B")

@@ -185,7 +185,7 @@ def restart_without_holders(node: Node) -> None:
 
 def begin_dormant_empty(node: Node) -> None:
     """Partitions begin empty although their last holders have them in their folders."""
-    node.coordinator._rebalancer._has_folder = False
+    replace(node.coordinator._rebalancer.folders, "has_any", lambda slots, confirming: False)
 
 
 def forget_for_dormant(node: Node) -> None:

@@ -115,12 +115,18 @@ class Cluster:
     """Some members, their links, and one clock."""
 
     def __init__(
-        self, names: str = "", *, seeds: str | None = None, has_folders: bool = False, **settings: Any
+        self,
+        names: str = "",
+        *,
+        seeds: str | None = None,
+        has_folders: bool = False,
+        without_folders: str = "",
+        **settings: Any,
     ) -> None:
         """Each letter of `names` is a member; they have joined, in this order, when this returns.
 
         `seeds`: names that every member gets as seeds; by default the first member. `has_folders`: each name has a folder, which
-        its next process starts with.
+        its next process starts with. `without_folders`: names that have none all the same.
         """
         self.now = 100_000
         self.settings = {"partition_count": 1, "backup_count": 1} | settings
@@ -135,6 +141,7 @@ class Cluster:
         self.folders: dict[str, list[tuple[int, LogRecord, int]]] = {}
         """What the log of each name has: number, record, and when it was written."""
         self._has_folders = has_folders
+        self._without_folders = without_folders
         self._stamps: dict[str, int] = {}
         self.finished: dict[str, Finished] = {}
         """How the latest incarnation of a member ended."""
@@ -170,7 +177,7 @@ class Cluster:
         asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
         config = NodeConfig(seeds=asked, **(EXACT_TIMES | self.settings | settings))
         after_log = None
-        if self._has_folders:
+        if self._has_folders and name not in self._without_folders:
             written = self.folders.setdefault(name, [])
             log = ReplicaLog(written[-1][0] if written else 0, store=StoreStart(name, number))
             after_log = restore(read_back(written), self._stamps.get(name, 0), log) if after is None else None
@@ -237,7 +244,7 @@ class Cluster:
         self._deadlines.pop(name, None)
         effects = node.handle(event, self.now)
         node.validate()
-        if self._has_folders:
+        if self._has_folders and name not in self._without_folders:
             self._write_log(name, node)
         for effect in effects:
             self._carry_out(name, node, effect)

@@ -108,6 +108,7 @@ class PartitionCoordinator:
         self._has_started, self._leads = fact.has_started, fact.leads
         self._rebalancer.evacuate(fact.evacuation, confirmed.table, now)
         self._rebalancer.replan(self._eligible.update(before, view, fact.leaving))
+        self._rebalancer.folders.follow(before, view, confirmed.table)
         self.draining.missing = fact.missing
         self.publication.view = view
         if before is not view:

@@ -23,6 +23,7 @@ from phalanx.partition.coordinator.cluster_memory import ClusterMemory
 from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.coordinator.evacuation import EvacuationProgress, find_endangered
 from phalanx.partition.coordinator.failed_disks import DiskRedundancy, find_exchanges
+from phalanx.partition.coordinator.known_folders import KnownFolders
 from phalanx.partition.coordinator.loss_records import LossRecords
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
 from phalanx.partition.coordinator.redundancy import Redundancy
@@ -30,7 +31,7 @@ from phalanx.partition.coordinator.substitute_replicas import with_substitutes
 from phalanx.partition.coordinator.table_publication import LostRows, TablePublication
 from phalanx.partition.migration_phases import MigrationOutcome
 from phalanx.partition.migrations import Migrations
-from phalanx.partition.recovery.repair import repair
+from phalanx.partition.recovery.repair import confirming_index, repair
 from phalanx.partition.row_steps import row_after
 from phalanx.wire.table_events import (
     PartitionLost,
@@ -60,6 +61,7 @@ class Rebalancer:
         self._eligible = eligible
         self._hold = hold
         self._losses = losses
+        self.folders = KnownFolders(local.has_folder)
         self.migrations = Migrations(local.config, local.out)
         self.memory = ClusterMemory(local.out)
         self.redundancy = Redundancy(publication, eligible, local.out)
@@ -133,9 +135,9 @@ class Rebalancer:
         view, before = self._publication.joined(), self._publication.table
         ended = self.migrations.on_departures(view.members, before)
         result = repair(before, view.members, self.migrations.undecided)
-        dormant = {p: before.slots(p) for p in result.lost} if self._has_folder and view.speaks(DORMANT_FROM) else {}
+        dormant = self._dormant(result.lost)
         if dormant:
-            result = result._replace(lost=[])
+            result = result._replace(lost=[p for p in result.lost if p not in dormant])
         changes = result.changes | self._eligible.rows_for_lost(result)
         # Version + 2: the departed destination may have committed, and its row must be older when it returns (DL-22).
         rolled_back = {outcome.underway.partition: 2 for outcome in ended}
@@ -161,6 +163,15 @@ class Rebalancer:
             self._out.record(PartitionsRepaired(after.version, promoted, lost, gone, "DL-05 DL-09"))
         self._replan_reason = "members left"
         self._publication.publish(now)
+
+    def _dormant(self, lost: Collection[int]) -> dict[int, Slots]:
+        """Return the partitions, of those without a present holder, that wait for one, and who held them."""
+        table = self._publication.table
+        if not self._publication.joined().speaks(DORMANT_FROM):
+            return {}
+        confirming = confirming_index(table)
+        held = {p: table.slots(p) for p in lost}
+        return {p: slots for p, slots in held.items() if self.folders.has_any(slots, confirming)}
 
     def assign_all(
         self, rows: Sequence[Slots], members: list[MemberId], now: Millis, *, lost: Collection[int] = ()
@@ -304,10 +315,15 @@ class Rebalancer:
         assigned = self._eligible.rows_for(members, rows)
         for partition in table.dormant:
             assigned[partition] = ()
-        if not any(rows) and not table.dormant:
+        empty = [p for p, row in enumerate(rows) if not row and p not in table.dormant]
+        if empty:
             # The last data member had left, and there is a new one. No member has data to send, so no migration leads
-            # there. While any data member exists every row has an owner: so either all rows lack one, or none.
-            self.assign_all(assigned, members, now, lost=range(len(rows)))
+            # there. While any data member exists every row has an owner, or is dormant.
+            if len(empty) == len(rows):
+                self.assign_all(assigned, members, now, lost=empty)
+            else:
+                first = {p: assigned[p] for p in empty}
+                self._publication.change_rows(first, now, at_once=True, lost=LostRows(empty))
             table = self._publication.table
         unreachable = self.migrations.unreachable(now) | self.memory.pairs(table.members)
         wanted, uncounted = self._eligible.wanted(), self._eligible.uncounted()
