@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from phalanx.codec.hashing import partition_of
+from phalanx.common.errors import ErrorCode
 from phalanx.common.losses import LossKind
 from phalanx.wire import messages as m
 from phalanx.wire.table_events import PartitionLost, PartitionsDormant, PartitionsWoken
@@ -247,6 +248,23 @@ def test_a_partition_that_no_folder_has_begins_at_the_next_data_member_while_oth
     assert c.table("L").births[1]
     back(c, "A")
     assert read(c, 0) == VALUE
+
+
+def test_callers_are_told_for_whom_a_partition_waits() -> None:
+    c = filled("ABC", "A", "BC", "A", backup_count=1)
+    c.crash("B")
+    crash(c, "C")
+    key, words = c.key(1), "partition 1 waits for its last holders, which have it in their folders: B:5701, C:5701"
+    refused = c.ask("A", m.Get, "m", key)
+    assert words in c.reply(refused, m.ErrorReply).text
+    calls = [
+        c.call("A", make, *fields, partition=1)
+        for make, *fields in ((m.Get, "m", key), (m.Put, "m", key, VALUE, 0), (m.SizeOf, "m", [1], 3))
+    ]
+    c.advance(31_000)
+    replies = [c.reply(each, m.ErrorReply) for each in calls]
+    assert [each.code for each in replies] == [ErrorCode.UNAVAILABLE] * 3
+    assert all(words in each.text for each in replies)
 
 
 def test_a_new_member_gets_no_dormant_partition_and_no_other_is_begun_empty() -> None:

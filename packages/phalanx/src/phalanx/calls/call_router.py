@@ -28,7 +28,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import NEVER, Lost, MemberId, Millis, Target
 from phalanx.common.restart_wait import RestartWait, wait_in_words
-from phalanx.common.table import PartitionTable
+from phalanx.common.table import PartitionTable, why_dormant
 from phalanx.common.view import MembersView
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Answer
@@ -407,8 +407,10 @@ class CallRouter:
             self._wait(pending, now)
 
     def _expire(self, pending: PendingCall) -> None:
-        waited = f"no answer within {self._timeout_ms} ms"
-        why = waited if pending.target is not None else f"{waited}: {self.no_owners or pending.why_waiting}"
+        why = f"no answer within {self._timeout_ms} ms"
+        if pending.target is None:
+            dormant = why_dormant(self._table, pending.call.partition) if self._table is not None else ""
+            why = f"{why}: {self.no_owners or dormant or pending.why_waiting}"
         if self.timeout_hint:
             why = f"{why}; {self.timeout_hint}"
         self._fail(pending, self._code_without_answer(pending), why)

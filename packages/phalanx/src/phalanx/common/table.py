@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, address_of
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import NO_LOSSES, LossBook
 from phalanx.common.map_plan import MapPlan
@@ -233,6 +233,18 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 def holders_of(rows: Iterable[Slots]) -> tuple[MemberId, ...]:
     """List the members that these rows name, each once, in order of their names."""
     return tuple(sorted({member for slots in rows for member in slots if member is not None}))
+
+
+def why_dormant(table: PartitionTable, partition: int) -> str:
+    """Say for whom a partition waits, for callers that want to use it; empty: it is not dormant."""
+    holders = holders_of([table.dormant.get(partition, ())])
+    if not holders:
+        return ""
+    names = ", ".join(map(address_of, holders))
+    them = "it" if len(holders) == 1 else "them"
+    return (
+        f"partition {partition} waits for its last holders, which have it in their folders: {names}; start {them} again"
+    )
 
 
 def build_table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Target
+from phalanx.common.table import why_dormant
 from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.parked_requests import ParkedRequests
@@ -38,6 +39,7 @@ class Replies:
             return
         owner = ownership.table.owner(partition) if ownership.table.version else None
         if owner in (None, ownership.this):
-            self.fail(caller, request.id, ErrorCode.NOT_READY, "the partition has no owner yet")
+            why = why_dormant(ownership.table, partition) or "the partition has no owner yet"
+            self.fail(caller, request.id, ErrorCode.NOT_READY, why)
         else:
             self.fail(caller, request.id, ErrorCode.NOT_OWNER, f"partition {partition} is owned by {owner}")
