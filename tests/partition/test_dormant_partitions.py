@@ -10,6 +10,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.losses import LossKind
 from phalanx.wire import messages as m
+from phalanx.wire.disk_records import LogRecord, ReplicaDropped
 from phalanx.wire.table_events import PartitionLost, PartitionsDormant, PartitionsWoken
 from support.harness import Cluster
 
@@ -311,6 +312,27 @@ def test_what_a_process_has_read_for_a_dormant_partition_outlives_its_incarnatio
     assert read(c, 1) == VALUE
 
 
+def test_what_a_process_has_read_keeps_its_number_of_partitions_when_its_table_is_over() -> None:
+    c = filled("ABC", "A", "B", "C", backup_count=0)
+    key, part = c.key(1), partition_of(c.key(1), 6)
+    c.ask("A", m.ChangePartitionCount, 6)
+    c.advance(5_000)
+    crash(c, "B")
+    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.TableAck)
+    c.start("B", seeds="A")
+    c.advance(3_000)
+    c.hang("B")
+    c.advance(12_000)
+    c.resume("B")
+    c.stay_together("ABC")
+    assert dormant(c, "A") == {1: "B", 4: "B"}
+    crash(c, "B")
+    c.swallow = lambda sender, receiver, message: False
+    back(c, "B")
+    assert dormant(c, "A") == {}
+    assert c.get(c.replicas("A", part)[0], key) == VALUE
+
+
 def give_up(c: Cluster, name: str, holders: str, begin_empty: int) -> str:
     """What the master says against it; empty: it is done."""
     addresses = [f"{each}:5701" for each in holders]
@@ -355,3 +377,17 @@ def test_one_that_is_still_awaited_is_not_given_up_with_another_one() -> None:
     assert dormant(c, "A")[0] == "BC"
     assert "dormant partitions wait for B:5701, C:5701" in give_up(c, "A", "B", 1)
     assert give_up(c, "A", "BC", 1) == ""
+
+
+def test_a_holder_that_is_back_and_has_nothing_of_it_can_be_given_up() -> None:
+    c = filled("AB", "A", "B", backup_count=0)
+    crash(c, "B")
+    lsn, _, at = c.folders["B"][-1]
+    c.folders["B"].append((lsn + 1, LogRecord(ReplicaDropped(1)), at))
+    back(c, "B")
+    assert dormant(c, "A") == {1: "B"}
+    assert "wait for B:5701" in give_up(c, "A", "", 1)
+    assert give_up(c, "A", "B", 1) == ""
+    assert (dormant(c, "A"), read(c, 1)) == ({}, None)
+    (loss,) = c.table("A").losses.losses
+    assert loss.kind is LossKind.EMPTY

@@ -101,15 +101,20 @@ class DormantPartitions:
         dormant, claims = self._publication.table.dormant, self._all_claims()
         present = {former for each in claims for former in each.formers}
         gone = {p: _absent(slots, present) for p, slots in dormant.items()}
+        asked = set(request.holders)
+        # A holder that is back can have nothing of it: its folder was put back from an earlier time.
         given_up = {
-            p: members
+            p: dormant[p]
             for p, members in gone.items()
-            if members and set(map(address_of, members)) <= set(request.holders)
+            if set(map(address_of, members)) <= asked
+            and not asked.isdisjoint(map(address_of, holders_of([dormant[p]])))
         }
         if not given_up:
-            waits = ", ".join(sorted({address_of(each) for members in gone.values() for each in members})) or "nobody"
+            waits = (
+                ", ".join(map(address_of, holders_of(members or dormant[p] for p, members in gone.items()))) or "nobody"
+            )
             raise UsageError(
-                f"no partition waits for {', '.join(request.holders)} alone: dormant partitions wait for {waits}"
+                f"no partition waits for {', '.join(request.holders) or 'nobody'} alone: dormant partitions wait for {waits}"
             )
         rows = {p: row for p in given_up if (row := choose_greatest(p, claims))}
         empty = [p for p in given_up if p not in rows]
@@ -121,7 +126,7 @@ class DormantPartitions:
         first = first_rows(empty)
         if len(first) < len(empty):
             raise UsageError("no member is here that can hold data")
-        members = holders_of(given_up.values())
+        members = tuple(each for each in holders_of(given_up.values()) if address_of(each) in asked)
         losses = self._losses.with_losses(
             {LossKind.EMPTY: (empty, members), LossKind.BEHIND: (list(rows), members)}, self._publication.joined(), now
         )
