@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from phalanx.common.backups import BackupCount
@@ -11,7 +12,7 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapSettings
 from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart
+from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart, positions_in
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 from support.harness import address, lone_id, name_of
 from support.masters import rows_of, slots_of, table_of
@@ -200,3 +201,9 @@ def test_the_vote_of_one_that_left_in_good_order_counts() -> None:
     plan = planned(side("C", table, (0, 1, "C", 1), left="AB"))
     assert not plan.lacks_majority
     assert plan.absent_voters == ()
+
+
+def test_a_folder_whose_table_is_void_does_not_say_that_it_was_given_nothing() -> None:
+    was_ended = msgspec.structs.replace(side("A", table_of("A")), table=None)
+    assert positions_in(was_ended, 1)[0].epoch == 0
+    assert positions_in(msgspec.structs.replace(was_ended, had_table=True), 1) == {}

@@ -87,6 +87,8 @@ class KnownCluster(WireMessage, frozen=True):
     """
     has_left: bool = False
     """Whether the member has left the cluster in good order, and has been in none since: it has no vote, and founds no other."""
+    had_table: bool = False
+    """Whether any of its incarnations had a table with owners, also if that says nothing any more."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -223,7 +225,7 @@ def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     """Return what is known after a view was installed."""
     members = known.members if record.member in known.members else (*known.members, record.member)
     members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
-    return KnownCluster(record.view, record.footing, record.voter, known.table, members)
+    return KnownCluster(record.view, record.footing, record.voter, known.table, members, had_table=known.had_table)
 
 
 def after_leaving(known: KnownCluster, record: ClusterLeft) -> KnownCluster:
@@ -238,14 +240,14 @@ def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
         return known
     named = {*record.table.members, *holders_of(record.table.dormant.values())} - {record.member}
     awaited = (member for member in known.members if member in named)
-    return KnownCluster(known.view, known.footing, known.voter, record.table, (record.member, *awaited))
+    return KnownCluster(known.view, known.footing, known.voter, record.table, (record.member, *awaited), had_table=True)
 
 
 def after_ending(known: KnownCluster) -> KnownCluster:
     """Return what is known after an incarnation has ended, and others go on."""
     holders = holders_of(known.table.dormant.values()) if known.table is not None else ()
     awaited = tuple(member for member in known.members if member in holders)
-    return KnownCluster(known.view, known.footing, known.voter, None, awaited, known.has_left)
+    return msgspec.structs.replace(known, table=None, members=awaited)
 
 
 record_decoder: msgspec.msgpack.Decoder[DiskRecord] = msgspec.msgpack.Decoder(DiskRecord)

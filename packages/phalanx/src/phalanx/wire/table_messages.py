@@ -107,6 +107,8 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """How often a process has started with the folder: that of the present one; 0: unknown."""
     seen_ms: Millis = 0
     """When it was written last, by the clock of the grid, since 1970; after a power cut up to ten seconds later."""
+    had_table: bool = False
+    """Whether any incarnation that has written the folder had a table with owners: without one it was given no partition."""
 
     @property
     def root(self) -> MemberId:

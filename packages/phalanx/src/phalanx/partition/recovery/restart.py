@@ -134,6 +134,8 @@ def positions_in(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch
         for each in side.positions
         for child in children_of(each.partition, partition_count, before)
     }
+    if table is None and side.had_table:
+        return found  # what it was given was in a table that it has no more
     # A backup gets its first replica when the owner asks it; an owner has one as soon as it has the table.
     for partition in range(partition_count):
         if partition not in found and (table is None or table.owner(partition % before) not in side.formers):
