@@ -31,6 +31,8 @@ class MajorityChecker(Checker):
         """Member whose process brings along what it knows of stable views, to the founder of that cluster."""
         self._left: set[Address] = set()
         """Addresses of members that have left in good order: their votes went to those that they left."""
+        self._perhaps: dict[MemberId, dict[int, tuple[MemberId, ...]]] = {}
+        """As `_stable`, of views that a power cut can have taken from everybody: what follows can follow them, or those before."""
         self._checked = 0
 
     def counts(self) -> dict[str, int]:
@@ -53,10 +55,11 @@ class MajorityChecker(Checker):
             self._left.add(address_of(event.removed))
 
     def on_power_cut(self, since: Millis, now: Millis) -> None:
-        """Forget views that nobody has to know any more."""
+        """Take views for perhaps forgotten that nobody has to know any more."""
         for founder, number in [each for each, at in self._said_at.items() if at >= since]:
             del self._said_at[founder, number]
-            self._stable[founder].pop(number, None)
+            if (voters := self._stable[founder].pop(number, None)) is not None:
+                self._perhaps.setdefault(founder, {})[number] = voters
 
     def founder_of(self, member: MemberId) -> MemberId | None:
         """Return who founded the cluster of a member; None: it is in none."""
@@ -80,7 +83,10 @@ class MajorityChecker(Checker):
         if known.setdefault(event.number, event.voters) != event.voters:
             self._say(now, f"{event.voters} and {known[event.number]} are both number {event.number}")
         for earlier, later in ((before, event.number), (event.number, after)):
-            if earlier is not None and later is not None and not self._follows(known[later], known[earlier]):
+            if earlier is None or later is None or self._follows(known[later], known[earlier]):
+                continue
+            between = [v for n, v in self._perhaps.get(founder, {}).items() if earlier < n < later]
+            if not any(self._follows(known[later], each) and self._follows(each, known[earlier]) for each in between):
                 self._say(now, f"{known[later]} ({later}) has no majority of {known[earlier]} ({earlier})")
 
     def _on_accepted(self, member: MemberId, event: ViewAccepted) -> None:

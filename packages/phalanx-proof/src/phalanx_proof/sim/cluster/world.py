@@ -471,7 +471,9 @@ class World:
         for host in hosts:
             if host.folder is not None:
                 host.folder.cut_power(self.now)
-        if not self.joined_count():
+        if (
+            not self.joined_count() or not self.options.backups
+        ):  # without backups one machine is enough to lose something
             self._observer.on_power_cut(self.now)
 
     def pause(self, host: Host, lasts_ms: Millis) -> None:
