@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MapChange
 from phalanx.common.store import StoreStart
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.machine.inputs import Received, Synced
+from phalanx.machine.inputs import DiskChecked, Received, Synced
 from phalanx.node.local_access import LocalAccess
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
@@ -272,3 +273,28 @@ def test_what_the_master_answers_by_a_table_that_it_has_not_told_waits_for_the_s
     c.sync("A")
     assert c.is_done(put)
     assert c.is_done(c.ask_once(m.Put, OTHER, OLD, 0))
+
+
+@pytest.mark.rows("DU-45")
+def test_a_backup_whose_disk_fails_keeps_no_write_waiting() -> None:
+    c = Durable("AB", "AB")
+    put = c.ask_once(m.Put, MAP, NEW, 0)
+    c.sync("A")
+    assert not c.is_done(put), "the backup has not synced it"
+    c.logs["B"].end()
+    c.feed("B", DiskChecked(DiskState.FAILED, "the sync has failed"))
+    c.settle()
+    assert c.is_done(put)
+
+
+@pytest.mark.rows("DU-45")
+def test_a_member_whose_disk_fails_still_says_which_table_it_has() -> None:
+    c = Durable("AB", "AB")
+    c.ask("A", m.ChangeMap, "third", MapChange(durability="interval"))
+    c.sync("A")
+    assert c.table("B").version == c.table("A").version
+    assert c.nodes["A"].coordinator.publication.without_table() == [c.id("B")], "the backup has not synced it"
+    c.logs["B"].end()
+    c.feed("B", DiskChecked(DiskState.FAILED, "the sync has failed"))
+    c.settle()
+    assert c.nodes["A"].coordinator.publication.without_table() == []

@@ -49,7 +49,7 @@ from phalanx.grid.serving.updates import functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
-from phalanx.machine.inputs import MemoryMeasured
+from phalanx.machine.inputs import DiskChecked, MemoryMeasured
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.disk_records import EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
@@ -392,6 +392,12 @@ class GridService:
         self.ownership.log.note_synced(lsn)
         self.follower.held_acks.on_synced(lsn)
         self.leader.on_synced(lsn, now)
+
+    def on_disk_checked(self, checked: DiskChecked, now: Millis) -> None:
+        """Take how this member's disk does. If it has failed, acknowledge to owners what is in memory (DU-45)."""
+        self.disks.on_checked(checked, now)
+        if not self.ownership.log.is_on:
+            self.follower.held_acks.on_synced(self.ownership.log.last_lsn)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         if not message.view.may_be_known_by(self.follower.view):

@@ -395,7 +395,7 @@ class Node:
             case CopyToDisk(partition):
                 self.grid.disk_copies.begin(partition, now)
             case DiskChecked():
-                self.grid.disks.on_checked(event, now)
+                self.grid.on_disk_checked(event, now)
                 if self.grid.disks.lets_leave(self.installed_table.table):
                     self.data_merging.on_leave_wanted(now)
             case LeaveWanted():

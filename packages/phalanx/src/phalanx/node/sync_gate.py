@@ -4,7 +4,7 @@
 not synced that table, and C came back late, the others would go on with an older one, and with another owner.
 
 A new view is told at once: it counts when the majority has acknowledged it, and a table or a write that rests on it comes later in
-each log. What the master answers by a table that it has not told yet is held, too: were it killed then, together with all others, they
+each log. Where the disk has failed, nothing waits: nothing is synced there any more. What the master answers by a table that it has not told yet is held, too: were it killed then, together with all others, they
 could go on without what it has. A member that stops says what it has to say at once: nobody releases it any more.
 """
 
@@ -57,12 +57,12 @@ class SyncGate:
     @property
     def is_closed(self) -> bool:
         """Whether a view or a table is not synced, or something is held because one was not."""
-        return bool(self._held) or self._newest_lsn > self._log.synced_lsn
+        return bool(self._held) or (self._log.is_on and self._newest_lsn > self._log.synced_lsn)
 
     def pass_on(self, effects: list[Effect]) -> list[Effect]:
         """Return the effects of an input without what must wait, behind what has waited for long enough."""
         synced, held = self._log.synced_lsn, self._held
-        ends = any(isinstance(effect, Finished) for effect in effects)
+        ends = not self._log.is_on or any(isinstance(effect, Finished) for effect in effects)
         passed: list[Effect] = []
         while held and (held[0][0] <= synced or ends):
             passed.append(held.popleft()[1])

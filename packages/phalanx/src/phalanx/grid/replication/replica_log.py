@@ -78,8 +78,11 @@ class ReplicaLog:
         return f"ReplicaLog(last_lsn={self.last_lsn}, is_on={self.is_on}, new={len(self._records)})"
 
     def end(self) -> None:
-        """Forget what was added and not taken, and take nothing any more: it cannot be written."""
+        """Forget what was added and not taken, and take nothing any more: it cannot be written. Nobody waits for a sync any more."""
         self.is_on = False
+        self._held_lsn = 0
+        self._marks.clear()
+        self._follow_marks()
         self._records.clear()
         self._keys.clear()
         self._values.clear()
