@@ -46,6 +46,7 @@ def test_each_profile_has_a_thousand_histories_in_each_round_and_no_seed_twice()
             seeds.setdefault(profile, []).extend(range(int(first), int(last)))
     assert set(seeds) == {
         "default",
+        "disks",
         "failover",
         "hazelcast",
         "cuts",

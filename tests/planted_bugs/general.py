@@ -195,7 +195,7 @@ def serve_when_too_small(node: Node) -> None:
 
 def confirm_when_too_small(node: Node) -> None:
     """Protection is looked at when a write comes, and not when it is acknowledged."""
-    replace(node.grid.guard, "why_withheld", lambda name, now: "")
+    replace(node.grid.guard, "find_withheld", lambda name, now: None)
 
 
 GENERAL_CANARIES: dict[str, Callable[[Node], None]] = {

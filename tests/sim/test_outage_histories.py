@@ -97,4 +97,4 @@ def test_a_restart_that_goes_wrong_is_found(canary: str) -> None:
 
 @pytest.mark.parametrize("canary", PROMISES)
 def test_what_is_told_before_it_is_synced_is_found_by_a_power_cut(canary: str) -> None:
-    find(canary, [Profile.OUTAGE], range(80), tells)
+    find(canary, [Profile.OUTAGE], range(160), tells)

@@ -24,7 +24,7 @@ class DepartureReasons:
     """Answers how a member went."""
 
     def __init__(self, history: History, outbox: Outbox) -> None:
-        self._history = history
+        self.history = history
         self._out = outbox
         self._deserted: dict[Address, None] = {}
         """Addresses at which no process listened when a connection was last tried; the latest last."""
@@ -55,4 +55,4 @@ class DepartureReasons:
 
     def _latest(self) -> Iterable[Event]:
         yield from reversed(self._out.recorded)
-        yield from self._history.latest()
+        yield from self.history.latest()

@@ -153,8 +153,8 @@ class Node:
         self.pause_detection = PauseDetection(config, self.membership, self.installed_table, self._out)
         self.serves = self.pause_detection.serves
         """Returns whether this member knows that it is a member, also at a moment before the input that follows."""
-        self._history = History()
-        self._departures = DepartureReasons(self._history, self._out)
+        history = History()
+        self._departures = DepartureReasons(history, self._out)
         questions = CoordinatorQuestions(
             self.pause_detection.holds_until,
             self._departures.of,
@@ -183,7 +183,7 @@ class Node:
             grid_routes(self.grid),
             self.data_merging.routes(),
             Inquiries(local, self.membership, self.installed_table, self.coordinator).routes(),
-            HistoryInquiries(self._history, self.membership, self._out).routes(),
+            HistoryInquiries(history, self.membership, self._out).routes(),
             self._activity.routes(),
             self._safety.routes(),
             self._counts.routes(),
@@ -260,7 +260,7 @@ class Node:
             self._handlers = self._awake
         self.grid.follower.acknowledge()
         if out.recorded:
-            self._history.add(out.recorded, now)
+            self._departures.history.add(out.recorded, now)
         if self.log.is_on and (record := self.membership.take_view_record()) is not None:
             self._sync_gate.add(record)
         effects = out.take()

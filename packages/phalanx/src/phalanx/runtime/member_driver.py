@@ -91,7 +91,7 @@ class MemberDriver(PublicNames):
                 "feed",
                 "flush_events",
             ),
-            *("has_started", "node", "now", "own_addresses", "receivers", "recent_events"),
+            *("has_started", "node", "not_begun", "now", "own_addresses", "receivers", "recent_events"),
             *("refused_strangers", "start", "untraced_map"),
         }
     )
