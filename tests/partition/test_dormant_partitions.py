@@ -11,7 +11,8 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.losses import LossKind
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import LogRecord, ReplicaDropped
-from phalanx.wire.table_events import PartitionLost, PartitionsDormant, PartitionsWoken
+from phalanx.wire.restart_events import PartitionsDormant, PartitionsWoken
+from phalanx.wire.table_events import PartitionLost
 from support.harness import Cluster
 
 VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"

@@ -11,7 +11,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.machine.effects import Record
 from phalanx.partition.coordinator.restarting import Restarting
 from phalanx.partition.recovery.restart import Restart, plan_restart
-from phalanx.wire.table_events import FolderIsOld
+from phalanx.wire.restart_events import FolderIsOld
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 from support.harness import address, lone_context, lone_id, name_of
 from support.masters import rows_of, table_of

@@ -18,7 +18,7 @@ from phalanx.partition.coordinator.restarting import Restarting
 from phalanx.partition.recovery.restart import Restart as Plan
 from phalanx.partition.recovery.restart import plan_restart
 from phalanx.wire.event import Event
-from phalanx.wire.table_events import ClusterRestarted, RestartWaits
+from phalanx.wire.restart_events import ClusterRestarted, RestartWaits
 from phalanx.wire.table_messages import OwnerEpoch, RestartAwaited, StoredSide
 from support.harness import address, lone_context, lone_id, lone_view, name_of
 from support.masters import rows_of, table_of

@@ -15,6 +15,7 @@ from phalanx.wire import (
     log_events,
     memory_events,
     merge_events,
+    restart_events,
     suspicion_events,
     table_events,
     update_events,
@@ -23,7 +24,8 @@ from phalanx.wire import (
 from phalanx.wire.event import Event
 
 MODULES = (
-    join_events, view_events, suspicion_events, table_events, merge_events, memory_events, disk_events, update_events, log_events,
+    join_events, view_events, suspicion_events, table_events, restart_events, merge_events, memory_events, disk_events,
+    update_events, log_events,
 )  # fmt: skip
 """The modules of events, in the order in which the reference shows them."""
 

@@ -28,7 +28,7 @@ from phalanx.partition.recovery.repair import confirming_index
 from phalanx.partition.recovery.restart import VERSION_STEP, Claims, choose_greatest, choose_row
 from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.messages import GiveUpHolders, KeptReport, TableAck
-from phalanx.wire.table_events import HoldersGivenUp, PartitionsWoken
+from phalanx.wire.restart_events import HoldersGivenUp, PartitionsWoken
 
 
 class DormantPartitions:

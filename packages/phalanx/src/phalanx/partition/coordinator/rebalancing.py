@@ -33,13 +33,8 @@ from phalanx.partition.migration_phases import MigrationOutcome
 from phalanx.partition.migrations import Migrations
 from phalanx.partition.recovery.repair import confirming_index, repair
 from phalanx.partition.row_steps import row_after
-from phalanx.wire.table_events import (
-    PartitionLost,
-    PartitionsAssigned,
-    PartitionsDivided,
-    PartitionsDormant,
-    PartitionsRepaired,
-)
+from phalanx.wire.restart_events import PartitionsDormant
+from phalanx.wire.table_events import PartitionLost, PartitionsAssigned, PartitionsDivided, PartitionsRepaired
 
 MOST_PARTS = 64
 """Most parts into which one request divides a partition: a typing error should not create a million partitions."""

@@ -14,7 +14,7 @@ from phalanx.common.restart_wait import RestartWait
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
-from phalanx.wire.table_events import ClusterRestarted, FolderIsOld, RestartWaits
+from phalanx.wire.restart_events import ClusterRestarted, FolderIsOld, RestartWaits
 from phalanx.wire.table_messages import RestartAwaited, StoredSide
 
 SENT_FROM_VERSION = 9
