@@ -5,12 +5,11 @@ import json
 import signal
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import phalanx
-from phalanx.runtime.disk.member_disk import MemberDisk
+from phalanx.runtime.disk.member_disk import FolderSettings, MemberDisk
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.member import Member
 from phalanx.runtime.process.processes import start_member_process
@@ -87,11 +86,11 @@ def test_a_member_that_reads_its_log_is_alive_and_says_how_far_it_is(
 ) -> None:
     go_on, opened = threading.Event(), MemberDisk.open
 
-    def open_slowly(*arguments: Any, progress: ReadingProgress, **named: Any) -> MemberDisk:
+    def open_slowly(settings: FolderSettings, may_hold: int, progress: ReadingProgress) -> MemberDisk:
         progress.begin(200)
         progress.note(87)
         assert go_on.wait(20)
-        return opened(*arguments, **named)
+        return opened(settings, may_hold)
 
     monkeypatch.setattr(MemberDisk, "open", open_slowly)
 

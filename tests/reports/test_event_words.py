@@ -10,6 +10,7 @@ from phalanx import wire
 from phalanx.common.ids import Address, member_id
 from phalanx.reports.event_words import in_words, level_of
 from phalanx.runtime.logs.event_log import EventLog
+from phalanx.runtime.settings.config import Config
 from phalanx.wire.event import Either, Event
 from phalanx.wire.events import EVENT_KINDS, MODULES
 from phalanx.wire.join_events import LeaveStarted, LiteChanged, LiteChangeStarted, MemberAdmitted
@@ -208,7 +209,7 @@ def test_what_depends_on_a_field_is_told_as_it_is(event: Event, level: int, said
 
 
 def test_the_same_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    log = EventLog("test", None, legacy_member_list=False)
+    log = EventLog(Config(cluster="test"))
     log.begin(A)
     with caplog.at_level(logging.INFO, "phalanx.member"):
         for _ in range(5):
@@ -240,7 +241,7 @@ def test_no_words_are_made_of_what_nobody_reads(
         return in_words(event)
 
     monkeypatch.setattr("phalanx.runtime.logs.event_log.in_words", counted)
-    log = EventLog("test", None, legacy_member_list=False)
+    log = EventLog(Config(cluster="test"))
     log.begin(A)
     for level in (logging.INFO, logging.DEBUG):
         with caplog.at_level(level, "phalanx.member"):

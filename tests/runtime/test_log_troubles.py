@@ -14,6 +14,7 @@ import pytest
 from phalanx.common.ids import Address, MemberId, member_id
 from phalanx.runtime.logs.event_log import EventLog
 from phalanx.runtime.logs.line_writer import LogFile
+from phalanx.runtime.settings.config import Config
 from phalanx.wire.join_events import LeaveStarted
 from support.http_asking import ask, listening
 from support.processes import wait_for
@@ -70,7 +71,7 @@ def test_a_full_disk_is_told_once_and_what_waited_is_written_when_there_is_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
-        log = EventLog("test", str(tmp_path), legacy_member_list=False)
+        log = EventLog(Config(cluster="test", event_log=str(tmp_path)))
         log.begin(A)
         log.record(LeaveStarted(A, 0))
         ballast = tmp_path / "ballast"
@@ -97,7 +98,7 @@ def test_a_folder_that_became_read_only_is_told_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
-        log = EventLog("test", str(tmp_path), legacy_member_list=False)
+        log = EventLog(Config(cluster="test", event_log=str(tmp_path)))
         log.begin(A)
         log.record(LeaveStarted(A, 0))
         with mounted(tmp_path, "ro"):

@@ -10,7 +10,7 @@ from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.disk_state import DiskState
 from phalanx.disk.log_writer import LEAST_SEGMENTS
 from phalanx.runtime.disk import member_disk
-from phalanx.runtime.disk.member_disk import DataFolderRefused, DiskUser, MemberDisk
+from phalanx.runtime.disk.member_disk import DataFolderRefused, DiskUser, FolderSettings, MemberDisk
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES
 from phalanx.wire.disk_records import CopyBegun, DiskRecord, EpochBegun, PlainPuts
 from support.disk_logs import LIMITS, until
@@ -24,7 +24,7 @@ class DiskUnderTest:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(member_disk, "DiskLimits", lambda timeout_s: LIMITS)
         self._monkeypatch = monkeypatch
-        self.disk = MemberDisk.open(str(path), "test", "1", is_lasting=True, lag_ms=1_000)
+        self.disk = MemberDisk.open(FolderSettings(str(path), "test", "1", is_lasting=True, lag_ms=1_000))
         user = DiskUser(lambda: (lone_id("A"), GridClock(0)), lambda state, why: None, lambda lsn: None, _fail)
         self.disk.begin(user, dict, 10.0)
         self.live_bytes, self.counts = 0, 0
@@ -166,10 +166,10 @@ def test_more_data_than_the_process_can_hold_is_refused_with_both_numbers(
         await used.disk.close(is_orderly=True)
 
     asyncio.run(write())
-    path = str(tmp_path / "data")
+    settings = FolderSettings(str(tmp_path / "data"), "test", "1", is_lasting=True, lag_ms=1_000)
     with pytest.raises(
         DataFolderRefused, match=r"at least 3\d\d\.\d KiB, and with its memory_limit it can have 256\.0 KiB"
     ):
-        MemberDisk.open(path, "test", "1", is_lasting=True, lag_ms=1_000, may_hold=1 << 18)
-    opened = MemberDisk.open(path, "test", "1", is_lasting=True, lag_ms=1_000, may_hold=1 << 20)
+        MemberDisk.open(settings, may_hold=1 << 18)
+    opened = MemberDisk.open(settings, may_hold=1 << 20)
     asyncio.run(opened.close(is_orderly=False))

@@ -20,12 +20,10 @@ import msgspec
 import phalanx
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import ErrorCode, JoinFailed, MemberFailed
-from phalanx.common.ids import Address, MemberId, address_of, member_id
-from phalanx.common.public_names import PublicNames
-from phalanx.common.table import PartitionTable
+from phalanx.common.ids import Address, address_of, member_id
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import CopyToDisk, DiskChecked, Input, LeaveWanted, Started, Synced, TimePassed
+from phalanx.machine.inputs import Input, LeaveWanted, Started, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
 from phalanx.net.deadline_timer import DeadlineTimer
@@ -40,13 +38,15 @@ from phalanx.runtime.connections.links import Links
 from phalanx.runtime.connections.overload import Overload
 from phalanx.runtime.discovery.port_range import find_members
 from phalanx.runtime.discovery.presence import Presence
-from phalanx.runtime.disk.member_disk import UNWRITTEN, DiskUser, MemberDisk
+from phalanx.runtime.disk.disk_driver import DiskDriver, open_disk
+from phalanx.runtime.disk.member_disk import UNWRITTEN
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
 from phalanx.runtime.http_port import make_http_server
 from phalanx.runtime.local.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.logs.event_log import EventLog
 from phalanx.runtime.logs.safe_logger import SafeLogger
+from phalanx.runtime.member_status import MemberStatus
 from phalanx.runtime.process.failure import MemoryShortage, tell_failure
 from phalanx.runtime.settings.config import Config
 from phalanx.runtime.settings.memory_limit import available_memory, limits_of
@@ -74,25 +74,13 @@ FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the callers' frame limit: a write that fits a caller's frame must fit the one to backups."""
 
 
-class MemberDriver(PublicNames):
+class MemberDriver(MemberStatus):
     """A member without the calls of the embedding program (`runtime.member.Member` adds them)."""
 
     _internal = frozenset(
         {
-            *(
-                "accepted",
-                "caller",
-                "config",
-                "crash",
-                "disk",
-                "distrusted",
-                "event_figures",
-                "fail",
-                "feed",
-                "flush_events",
-            ),
-            *("has_started", "node", "not_begun", "now", "own_addresses", "receivers", "recent_events"),
-            *("refused_strangers", "start", "untraced_map"),
+            *("accepted", "break_off", "caller", "config", "crash", "distrusted", "event_figures", "fail", "feed"),
+            *("flush_events", "now", "own_addresses", "recent_events", "refused_strangers", "start", "untraced_map"),
         }
     )
 
@@ -119,16 +107,7 @@ class MemberDriver(PublicNames):
         """That of its timers: a member outlives the call that starts it, and that in which it takes an input."""
         self._on_failure = on_failure
         self._is_over = False
-        """Whether this member has stopped, or failed: its node gets no input any more."""
-        self._events = EventLog(
-            config.cluster,
-            config.event_log,
-            legacy_member_list=config.legacy_member_list_format,
-            buffer_bytes=config.event_log_buffer_bytes,
-            max_bytes=config.event_log_max_bytes,
-            max_age_s=config.event_log_max_age_ms / 1000,
-            keep=config.event_log_keep,
-        )
+        self._events = EventLog(config)
         self._presence = Presence()
         self.overload = Overload(lambda: self.address, self._loop.time)
         """Counts what was refused or dropped because buffers, places and descriptors are bounded."""
@@ -154,13 +133,8 @@ class MemberDriver(PublicNames):
             lambda: self.disk.report() if self.disk is not None else None,
         )  # fmt: skip
         self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
-        """The HTTP port; None: there is none."""
-        self.disk: MemberDisk | None = None
-        """What it writes its data to, from its start to its end; None: it has no folder."""
+        self._disk: DiskDriver | None = None
         self._reading: ReadingProgress | None = None
-        """How far its log is read back, before it has a node; None: it has one, or no log."""
-        self._closing: asyncio.Task[None] | None = None
-        """The end of the disk's log, once this member has ended."""
         self._links = Links(self, self._group, self._statistics)
         self._view: MembersView | None = None
         """The node's view after the last input."""
@@ -168,90 +142,15 @@ class MemberDriver(PublicNames):
         """Whether its view or table is another one than endpoints have heard of."""
         self._timer = DeadlineTimer(self._loop, lambda: self._group.call(self.feed, TimePassed()))
         self._rearm_scheduled = False
-        self._sync_scheduled = False
         self._clock_offset_ms = 0
         """How far the grid's clock was ahead of `now` when the last incarnation ended."""
         self._has_left = False
         self._is_to_leave = False
-        """Whether this member was asked to drain and leave, which also holds for later incarnations."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self._measurements.measure_memory)
         grid = grid_for_endpoints(self.caller, config, self.overload.failed, self._statistics)
         self.accepted = AcceptedConnections(self, self._group, grid, self._statistics)
-
-    # --- what it is ---------------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> MemberId:
-        """Return this incarnation's identity."""
-        return self.node.this
-
-    @property
-    def address(self) -> Address:
-        """Return the address (`host:port`) under which others reach this member."""
-        return address_of(self.node.this)
-
-    @property
-    def view(self) -> MembersView | None:
-        """Return the installed view; None: this member is not in a cluster."""
-        return self.node.membership.view
-
-    @property
-    def table(self) -> PartitionTable:
-        """Return the installed partition table."""
-        return self.node.installed_table.table
-
-    @property
-    def replicas_held(self) -> int:
-        """Return how many replicas this member holds by the installed table, and hands over when it leaves."""
-        return self.table.loads().get(self.id, 0)
-
-    def receivers(self) -> list[Address]:
-        """Return the addresses of the members to which this member sends copies of replicas now."""
-        under_way = self.node.grid.outgoing.active.values()
-        return sorted({address_of(each.destination.member) for each in under_way})
-
-    @property
-    def http_port(self) -> int:
-        """Return the port at which this member answers HTTP; 0: at none."""
-        return self._http.port if self._http is not None else 0
-
-    @property
-    def event_log_problem(self) -> str:
-        """Return why its event log cannot be written now; empty: it can, or there is none."""
-        return self._events.problem
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether this member has stopped, or failed."""
-        return self._is_over
-
-    @property
-    def has_started(self) -> bool:
-        """Return whether it has joined, and the cluster has had the members that it waits for."""
-        return self._started.done() and not self._started.cancelled() and self._started.exception() is None
-
-    @property
-    def not_begun(self) -> str:
-        """Return why this member is nothing yet that can be asked; empty: it can be."""
-        return self._reading.in_words() if self._reading is not None else ""
-
-    @property
-    def is_leaving(self) -> bool:
-        """Return whether it was asked to hand over what it holds and leave."""
-        return self._is_to_leave
-
-    @property
-    def has_left(self) -> bool:
-        """Return whether this member has left its cluster in order."""
-        return self._has_left
-
-    @property
-    def waits_for(self) -> list[Address]:
-        """Return where the members were for which this one stays, though it was asked to leave: nobody else is there to take
-        what it holds. Only as far as it is the master."""
-        return list(map(address_of, self.node.coordinator.draining.waits_for()))
 
     def untraced_map(self, name: str) -> EmbeddedMap[Any, Any]:
         """Return the map of that name for calls that are not the program's: they are never spans."""
@@ -286,26 +185,16 @@ class MemberDriver(PublicNames):
             self._reading = ReadingProgress()
             if self._http is not None:
                 await self._http.start()  # probes ask how far it is
-            self.disk = await asyncio.to_thread(
-                MemberDisk.open,
-                config.data_dir,
-                config.cluster,
-                phalanx.__version__,
-                is_lasting=config.data_dir_is_lasting,
-                may_hold=limits_of(config.memory_limit, available_memory()).ceiling,
-                progress=self._reading,
-                lag_ms=config.disk_lag_ms,
-            )
-            self._group.before_output, self.caller.before_output = self.disk.write, self.disk.write_for_program
-            self._group.gathers_output = self.disk.is_due
-            if (restoration := self.disk.restoration) is not None and restoration.partition_count:
-                # What is on the disk counts: the number of partitions changes while the cluster runs.
-                config = self.config = msgspec.structs.replace(config, partition_count=restoration.partition_count)
+            disk, config = await open_disk(config, config.data_dir, phalanx.__version__, self._reading)
+            self.config = config
+            self._disk = DiskDriver(disk, self, self._group)
+            self.caller.before_output = disk.write_for_program
         try:
             await self._listen_and_join(config)
         except BaseException:
-            if self.disk is not None:
-                await self.disk.close(is_orderly=False)
+            if self._disk is not None:
+                self._disk.end(is_orderly=False)
+                await self._disk.wait_closed()
             raise
 
     async def _listen_and_join(self, config: Config) -> None:
@@ -343,14 +232,8 @@ class MemberDriver(PublicNames):
             release_name=phalanx.__version__,
             log=disk.log if disk is not None else None,
         )
-        if disk is not None and after is None:
-            user = DiskUser(
-                lambda: (self.node.this, self.node.clock),
-                lambda state, why: self._group.call(self.feed, DiskChecked(state, why)),
-                self._on_synced,
-                self._break_off_connections,
-            )
-            disk.begin(user, lambda: self.node.grid.replica_sizes(), config.disk_timeout_ms / 1000)
+        if self._disk is not None and after is None:
+            self._disk.begin(config.disk_timeout_ms / 1000)
         self._reading = None
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
@@ -384,10 +267,6 @@ class MemberDriver(PublicNames):
             with contextlib.suppress(Exception):  # the warning is only for people
                 self.slow_turns.note(self.address, event, ended_s - began_s, ended_s)
 
-    def _on_synced(self, lsn: int) -> None:
-        """Tell the node how far its log is synced."""
-        self._group.call(self.feed, Synced(lsn))
-
     def _carry_out_all(self, effects: list[Effect]) -> None:
         clients = self.accepted.clients
         for effect in effects:
@@ -403,16 +282,8 @@ class MemberDriver(PublicNames):
             self._rearm_scheduled = True
             # One timer sets the next: they would hand the context variables of one call on without end.
             self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm, context=self._context)
-        if self.disk is not None and not self._sync_scheduled and self.disk.log.is_wanted and self.disk.is_due():
-            self._sync_scheduled = True
-            # Behind the other inputs of this turn: one sync is for all of them.
-            self._loop.call_soon(self._group.call, self._begin_sync, context=self._context)
-
-    def _begin_sync(self) -> None:
-        """Write what was logged, so that a sync can begin for those who wait for it: perhaps nothing else leaves that would do so."""
-        self._sync_scheduled = False
-        if self.disk is not None and not self._is_over:
-            self.disk.write()
+        if self._disk is not None:
+            self._disk.follow_input()
 
     def _note_view(self, view: MembersView | None) -> None:
         before, self._view = self._view, view
@@ -427,10 +298,8 @@ class MemberDriver(PublicNames):
     def _rearm(self) -> None:
         """Set the timer that wakes the node at its next deadline."""
         self._rearm_scheduled = False
-        if self.disk is not None and not self._is_over:
-            self.disk.write()  # what nothing was sent for
-            if (partition := self.disk.find_copy(self.node.grid.count_live_bytes)) is not None:
-                self.feed(CopyToDisk(partition))
+        if self._disk is not None:
+            self._disk.look()
         if self._has_other_cluster:
             self._has_other_cluster = False
             self.accepted.endpoints.note_cluster()
@@ -441,7 +310,7 @@ class MemberDriver(PublicNames):
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Answer(reply):
-                if self.disk is not None and not self.disk.write():
+                if self._disk is not None and not self._disk.disk.write():
                     reply = ErrorReply(reply.id, ErrorCode.INDETERMINATE, UNWRITTEN)
                 self.caller.answered(reply)
             case Record(event):
@@ -499,8 +368,8 @@ class MemberDriver(PublicNames):
         self._drop_connections()
         self.caller.detach()
         self._events.close()
-        if self.disk is not None and self._closing is None:
-            self._closing = self._loop.create_task(self.disk.close(is_orderly=error is None and self._has_left))
+        if self._disk is not None:
+            self._disk.end(is_orderly=error is None and self._has_left)
 
     def fail(self, error: BaseException) -> None:
         """End at once, as in a crash, after an unexpected error (see `failure`)."""
@@ -516,7 +385,7 @@ class MemberDriver(PublicNames):
         with contextlib.suppress(Exception):
             tell_failure(self, error)
         with contextlib.suppress(Exception):
-            self._break_off_connections()
+            self.break_off()
         with contextlib.suppress(Exception):
             self._end(failed)
 
@@ -524,14 +393,14 @@ class MemberDriver(PublicNames):
         """End at once, as if the process was killed: nothing is handed over, and what was not sent is lost. For tests."""
         if not self._is_over:
             self._is_over = True
-            self._break_off_connections()
+            self.break_off()
             self._end(None)
 
     def _drop_connections(self) -> None:
         self._links.drop()
         self.accepted.drop()
 
-    def _break_off_connections(self) -> None:
+    def break_off(self) -> None:
         """Abort connections instead of closing them: a part of a message must not be sent."""
         self._links.break_off()
         self.accepted.break_off()
@@ -572,8 +441,8 @@ class MemberDriver(PublicNames):
         if self._http is not None:
             await self._http.wait_ended()
         await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
+        if self._disk is not None:
+            await self._disk.wait_closed()
 
     async def wait_ended(self) -> None:
         """Wait until this member has ended.

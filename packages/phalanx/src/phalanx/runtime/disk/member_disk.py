@@ -60,6 +60,20 @@ class DataFolderRefused(UsageError):
     """A member does not start with its folder as it is: it is in use, of another cluster, damaged, or cannot be written."""
 
 
+class FolderSettings(NamedTuple):
+    """What a member is configured with for its folder."""
+
+    path: str
+    cluster: str
+    """The name of the cluster that this member is configured for."""
+    release: str
+    """The name of the package's version."""
+    is_lasting: bool
+    """Whether the operator says that what is written there stays."""
+    lag_ms: Millis
+    """How long records can wait for their sync before all writes do."""
+
+
 class DiskContent(NamedTuple):
     """What was found in a folder."""
 
@@ -86,12 +100,12 @@ class DiskUser(NamedTuple):
 class MemberDisk:
     """The folder of one member, from its start to its end."""
 
-    def __init__(self, folder: DataFolder, content: DiskContent, cluster: str, release: str, lag_ms: Millis) -> None:
-        owner = LogOwner(folder.generation.number, cluster, release, read_boot_id())
+    def __init__(self, folder: DataFolder, content: DiskContent, settings: FolderSettings) -> None:
+        owner = LogOwner(folder.generation.number, settings.cluster, settings.release, read_boot_id())
         self.path = folder.path
         self.restoration = content.restoration
         """What the first incarnation takes over; None: nothing."""
-        self._writer = LogWriter(owner, _store_of(folder), content.found, content.replay.index, lag_ms)
+        self._writer = LogWriter(owner, _store_of(folder), content.found, content.replay.index, settings.lag_ms)
         self.log = self._writer.log
         """Where the machines of the member add records."""
         self.state, self.why = DiskState.OK, ""
@@ -102,7 +116,7 @@ class MemberDisk:
         """How many replicas were to be copied to the log since the start, so that older files can go."""
         self._device = f"{read_boot_id()}/{folder.files.status(folder.segments_descriptor).st_dev}"
         self._folder = folder
-        self._release = release
+        self._release = settings.release
         self._first = content.first
         self._user: DiskUser
         self._asked_lsn = self.log.last_lsn
@@ -118,33 +132,19 @@ class MemberDisk:
     # --- the start ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(
-        cls,
-        path: str,
-        cluster: str,
-        release: str,
-        *,
-        is_lasting: bool,
-        lag_ms: Millis,
-        may_hold: int = 0,
-        progress: ReadingProgress | None = None,
-    ) -> MemberDisk:
+    def open(cls, settings: FolderSettings, may_hold: int = 0, progress: ReadingProgress | None = None) -> MemberDisk:
         """Open a folder: lock it, and read it back. It blocks for as long as that takes. Raises `DataFolderRefused`.
 
-        `cluster`, `release`: the names of the cluster that this member is configured for, and of the package's version. `may_hold`: how
-        many bytes of data the process can have in memory; 0: any number. `progress`: is told how far it is. `lag_ms`: how long records can
-        wait for their sync before all writes do.
+        `may_hold`: how many bytes of data the process can have in memory; 0: any number. `progress`: is told how far it is.
         """
         try:
-            folder = DataFolder.open(path, is_lasting=is_lasting)
+            folder = DataFolder.open(settings.path, is_lasting=settings.is_lasting)
         except UsageError as error:
             raise DataFolderRefused(str(error)) from error
         try:
             for warning in folder.warnings:
                 logger.warning("%s", warning)
-            return cls(
-                folder, _read(folder, cluster, may_hold, progress or ReadingProgress()), cluster, release, lag_ms
-            )
+            return cls(folder, _read(folder, settings.cluster, may_hold, progress or ReadingProgress()), settings)
         except (CorruptDataError, LogIsWrong, DataTooLarge) as error:
             folder.close()
             raise DataFolderRefused(f"data_dir {folder.path}: {error}") from error

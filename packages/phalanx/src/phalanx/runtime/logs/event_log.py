@@ -25,7 +25,7 @@ from phalanx.runtime.logs.line_writer import LineWriter, LogFile
 from phalanx.runtime.logs.log_text import Listed
 from phalanx.runtime.logs.rotating_log import RotatingLogFile
 from phalanx.runtime.logs.safe_logger import SafeLogger
-from phalanx.runtime.settings.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
+from phalanx.runtime.settings.config import Config
 from phalanx.wire.event import Event
 from phalanx.wire.log_events import EventsLost
 from phalanx.wire.view_events import ClusterStarted, ViewInstalled
@@ -40,23 +40,12 @@ LATE = "its disk writes lines more slowly than they arrive"
 class EventLog:
     """Writes the events of one member process, over all its incarnations."""
 
-    def __init__(
-        self,
-        cluster: str,
-        folder: str | None,
-        *,
-        legacy_member_list: bool,
-        buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES,
-        max_bytes: int = 0,
-        max_age_s: float = 0.0,
-        keep: int = 0,
-    ) -> None:
-        """`max_bytes`, `max_age_s`, `keep`: see `RotatingLogFile`."""
-        self._cluster = cluster
-        self._legacy = legacy_member_list
-        self._folder = Path(folder) if folder is not None else None
-        self._buffer_bytes = buffer_bytes
-        self._bounds = max_bytes, max_age_s, keep
+    def __init__(self, config: Config) -> None:
+        self._cluster = config.cluster
+        self._legacy = config.legacy_member_list_format
+        self._folder = Path(config.event_log) if config.event_log is not None else None
+        self._buffer_bytes = config.event_log_buffer_bytes
+        self._bounds = config.event_log_max_bytes, config.event_log_max_age_ms / 1000, config.event_log_keep
         self._writer: LineWriter | None = None
         self._file: LogFile | None = None
         """The file of this incarnation. The writer opens it again if needed."""

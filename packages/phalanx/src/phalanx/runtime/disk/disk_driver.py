@@ -1,0 +1,106 @@
+"""The disk of one member beside its event loop: opened before the member listens, written before anything leaves, closed last.
+
+What the disk promises is in `member_disk`. This module says when it is called: in each turn of the loop, and for the node of the
+present incarnation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from typing import Protocol
+
+import msgspec
+
+from phalanx.machine.inputs import CopyToDisk, DiskChecked, Input, Synced
+from phalanx.net.connection import ConnectionGroup
+from phalanx.node.node import Node
+from phalanx.runtime.disk.member_disk import DiskUser, FolderSettings, MemberDisk
+from phalanx.runtime.disk.reading_progress import ReadingProgress
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.memory_limit import available_memory, limits_of
+
+
+class DrivenMember(Protocol):
+    """The member whose disk is driven (`runtime.member_driver`)."""
+
+    node: Node
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def feed(self, event: Input) -> None: ...
+
+    def break_off(self) -> None: ...
+
+
+class DiskDriver:
+    """Drives the disk of one member, over all its incarnations."""
+
+    def __init__(self, disk: MemberDisk, member: DrivenMember, group: ConnectionGroup) -> None:
+        self.disk = disk
+        self._member = member
+        self._group = group
+        self._loop = asyncio.get_running_loop()
+        self._context = Context()
+        self._sync_scheduled = False
+        self._closing: asyncio.Task[None] | None = None
+        """The end of the log, once the member has ended."""
+        group.before_output, group.gathers_output = disk.write, disk.is_due
+
+    def __repr__(self) -> str:
+        return f"DiskDriver({self.disk!r})"
+
+    def begin(self, timeout_s: float) -> None:
+        """Begin to write, for the first incarnation and all later ones. `timeout_s`: a call of the disk that lasts longer hangs."""
+        member, group = self._member, self._group
+        user = DiskUser(
+            lambda: (member.node.this, member.node.clock),
+            lambda state, why: group.call(member.feed, DiskChecked(state, why)),
+            lambda lsn: group.call(member.feed, Synced(lsn)),
+            member.break_off,
+        )
+        self.disk.begin(user, lambda: member.node.grid.replica_sizes(), timeout_s)
+
+    def follow_input(self) -> None:
+        """Let a sync begin behind the other inputs of this turn, if somebody waits for one: it is for all of them."""
+        if not self._sync_scheduled and self.disk.log.is_wanted and self.disk.is_due():
+            self._sync_scheduled = True
+            self._loop.call_soon(self._group.call, self._begin_sync, context=self._context)
+
+    def _begin_sync(self) -> None:
+        """Write what was logged, so that a sync can begin for those who wait for it: perhaps nothing else leaves that would do so."""
+        self._sync_scheduled = False
+        if not self._member.is_over:
+            self.disk.write()
+
+    def look(self) -> None:
+        """Write what nothing was sent for, and begin the copy that makes a long log shorter."""
+        if self._member.is_over:
+            return
+        self.disk.write()
+        if (partition := self.disk.find_copy(self._member.node.grid.count_live_bytes)) is not None:
+            self._member.feed(CopyToDisk(partition))
+
+    def end(self, *, is_orderly: bool) -> None:
+        """Begin to close the disk. `is_orderly`: the member has ended as it was asked to."""
+        if self._closing is None:
+            self._closing = self._loop.create_task(self.disk.close(is_orderly=is_orderly))
+
+    async def wait_closed(self) -> None:
+        """Wait until the disk is closed, if that has begun."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+
+async def open_disk(config: Config, path: str, release: str, progress: ReadingProgress) -> tuple[MemberDisk, Config]:
+    """Open the folder of a member, and read it back in a thread. Return the disk, and the settings that the member has with it.
+
+    What is on the disk counts: the number of partitions changes while the cluster runs. Raises `DataFolderRefused`.
+    """
+    settings = FolderSettings(path, config.cluster, release, config.data_dir_is_lasting, config.disk_lag_ms)
+    may_hold = limits_of(config.memory_limit, available_memory()).ceiling
+    disk = await asyncio.to_thread(MemberDisk.open, settings, may_hold, progress)
+    if disk.restoration is not None and disk.restoration.partition_count:
+        config = msgspec.structs.replace(config, partition_count=disk.restoration.partition_count)
+    return disk, config
