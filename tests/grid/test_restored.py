@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import member_id
+from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.quorum import QuorumRecord, QuorumView
 from phalanx.common.table import unassigned_table
 from phalanx.disk.replay import Replay
@@ -63,7 +64,9 @@ def test_a_folder_gives_replicas_positions_and_the_vote() -> None:
     assert read.side.formers == (A,)
     assert read.side.table == TABLE
     assert read.side.history.voter == A
-    assert read.side.positions == (OwnerEpoch(0, 1, A, 1), OwnerEpoch(2, 4, A, 0))
+    lineages = (LeaderEpoch(1, A, 0),), (LeaderEpoch(4, A, 0),)
+    assert read.side.positions == (OwnerEpoch(0, 1, A, 1, lineages[0]), OwnerEpoch(2, 4, A, 0, lineages[1]))
+    assert not read.side.lacks_majority
     assert read.last_stamp == 77
     assert restoration.partition_count == OF
     assert restoration.carried.voter == A

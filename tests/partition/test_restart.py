@@ -7,11 +7,12 @@ import pytest
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.ids import MemberId, member_id
+from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.losses import LossBook
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapSettings
 from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
-from phalanx.common.table import PartitionTable, build_table
+from phalanx.common.table import PartitionTable, TableRow, build_table
 from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart, positions_in
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 from support.harness import address, lone_id, name_of
@@ -207,3 +208,72 @@ def test_a_folder_whose_table_is_void_does_not_say_that_it_was_given_nothing() -
     was_ended = msgspec.structs.replace(side("A", table_of("A")), table=None)
     assert positions_in(was_ended, 1)[0].epoch == 0
     assert positions_in(msgspec.structs.replace(was_ended, had_table=True), 1) == {}
+
+
+# --- sides without the majority -----------------------------------------------------------------------------------------
+
+
+def apart(side: StoredSide) -> StoredSide:
+    """What the folder has of a member that was on a side without the majority in the end."""
+    return msgspec.structs.replace(side, lacks_majority=True)
+
+
+def of(side: StoredSide, *lineages: tuple[tuple[int, str, int], ...]) -> StoredSide:
+    """What a folder has, with the lineages of its replicas: epochs, leaders, and the last write before each."""
+    made = [tuple(LeaderEpoch(epoch, lone_id(leader), after) for epoch, leader, after in each) for each in lineages]
+    positions = tuple(
+        msgspec.structs.replace(each, lineage=lineage) for each, lineage in zip(side.positions, made, strict=True)
+    )
+    return msgspec.structs.replace(side, positions=positions)
+
+
+@pytest.mark.parametrize("row", ["AB", "ABC"])
+def test_rows_of_a_side_without_the_majority_do_not_count(row: str) -> None:
+    """W2: C was cut off, and goes on alone; its row is newer, and A and B have acknowledged writes since. In the last table of A and B C
+    has no replica any more, or one whose confirmation no write waits for.
+    """
+    table = table_of(row)
+    alone = table.with_rows({0: TableRow((lone_id("C"),), 9, 0)})
+    a, b = (of(side(name, table, (0, 1, "A", 8)), ((1, "A", 0),)) for name in "AB")
+    c = apart(of(side("C", alone, (0, 9, "C", 20)), ((1, "A", 0), (9, "C", 5))))
+    plan = planned(a, b, c)
+    assert rows_of(table_in(plan)) == ["AB"]
+    assert table_in(plan).versions[0] == 9 + VERSION_STEP  # no epoch of C's is used again
+
+
+def test_whoever_went_on_alone_with_all_that_was_acknowledged_rules() -> None:
+    """W2: A ends, and B goes on for a week; both come back."""
+    table = table_of("AB")
+    alone = table.with_rows({0: TableRow((lone_id("B"),), 3, 0)})
+    a = of(side("A", table, (0, 1, "A", 8), view=stable("AB")), ((1, "A", 0),))
+    b = apart(of(side("B", alone, (0, 3, "B", 90), view=stable("AB")), ((1, "A", 0), (3, "B", 7))))
+    assert rows_of(table_in(planned(a, b))) == ["B"]
+
+
+def test_what_was_handed_over_on_such_a_side_rules_if_it_has_all_of_the_holders() -> None:
+    """W2: B, alone, hands the partition over to D, which joins it."""
+    table = table_of("AB")
+    alone = table.with_rows({0: TableRow((lone_id("D"),), 4, 0)})
+    a = of(side("A", table, (0, 1, "A", 8), view=stable("AB")), ((1, "A", 0),))
+    b = apart(side("B", alone, view=stable("AB")))
+    d = apart(of(side("D", alone, (0, 4, "D", 90), view=stable("AB")), ((1, "A", 0), (4, "D", 8))))
+    assert rows_of(table_in(planned(a, b, d))) == ["D"]
+    # A has a write that D has not.
+    more = of(side("A", table, (0, 1, "A", 9), view=stable("AB")), ((1, "A", 0),))
+    assert rows_of(table_in(planned(more, b, d))) == ["A"]
+
+
+def test_such_a_side_waits_for_a_holder_that_can_have_more() -> None:
+    table = table_of("AB")
+    alone = table.with_rows({0: TableRow((lone_id("D"),), 4, 0)})
+    a = of(side("A", table, (0, 1, "A", 8), view=stable("A")), ((1, "A", 0),))
+    d = apart(of(side("D", alone, (0, 4, "D", 90), view=stable("A")), ((1, "A", 0), (4, "D", 8))))
+    plan = planned(a, d)
+    assert plan.lacking == {0: ids("AB")}
+
+
+def test_sides_of_which_none_had_the_majority_go_on_with_their_newest_row() -> None:
+    table = table_of("AB")
+    a, b = (table.with_rows({0: TableRow((lone_id(name),), version, 0)}) for name, version in (("A", 2), ("B", 3)))
+    plan = planned(apart(side("A", a, (0, 1, "A", 9))), apart(side("B", b, (0, 3, "B", 4))))
+    assert rows_of(table_in(plan)) == ["B"]

@@ -32,6 +32,7 @@ from phalanx.wire.disk_records import (
     EpochBegun,
     IncarnationEnded,
     KeptMerged,
+    MergeBegun,
     ReplicaDropped,
     ReplicasDivided,
     ReplicasKept,
@@ -152,6 +153,22 @@ def take_an_older_row(node: Node) -> None:
         return {member: msgspec.structs.replace(side, table=oldest) for member, side in sides.items()}
 
     _consider(node, age)
+
+
+def count_rows_without_majority(node: Node) -> None:
+    """A side that went on without the majority counts like any other one."""
+
+    def forgive(sides: Mapping[MemberId, StoredSide]) -> Mapping[MemberId, StoredSide]:
+        return {member: msgspec.structs.replace(side, lacks_majority=False) for member, side in sides.items()}
+
+    _consider(node, forgive)
+
+
+def take_all_for_prefixes(node: Node) -> None:
+    """A member takes it that the cluster has all that it has read from its folder."""
+    merging = node.data_merging
+    original = merging._on_looked_up
+    replace(merging, "_on_looked_up", lambda handed, now, *, is_there: original(handed, now, is_there=True))
 
 
 def restart_without_majority(node: Node) -> None:
@@ -385,11 +402,14 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "log-no-ends": _log_no(IncarnationEnded),
     "log-no-kept-replicas": _log_no(ReplicasKept),
     "log-no-merges": _log_no(KeptMerged),
+    "log-no-begun-merges": _log_no(MergeBegun),
     "log-no-plain-puts": log_no_plain_puts,
     "log-no-outcomes": log_no_outcomes,
     "log-plain-puts-first": log_plain_puts_first,
     "take-the-smallest-position": take_the_smallest_position,
     "take-an-older-row": take_an_older_row,
+    "count-rows-without-majority": count_rows_without_majority,
+    "take-all-for-prefixes": take_all_for_prefixes,
     "restart-without-majority": restart_without_majority,
     "restart-without-holders": restart_without_holders,
     "begin-dormant-empty": begin_dormant_empty,

@@ -25,6 +25,7 @@ LOG_OF = {
     "log-no-ends": Profile.CUTS,
     "log-no-kept-replicas": Profile.CUTS,
     "log-no-merges": Profile.CUTS,
+    "log-no-begun-merges": Profile.OUTAGE,
     "log-no-plain-puts": Profile.DEFAULT,
     "log-no-outcomes": Profile.DEFAULT,
     "log-plain-puts-first": Profile.DEFAULT,
@@ -49,7 +50,7 @@ FAILING = {
 """Bugs of disks that fail or are full while members run, to what a history says then."""
 
 RESTARTS = (
-    "take-an-older-row", "restart-without-holders", "forget-as-last-leaver", "begin-dormant-empty", "forget-for-dormant",
+    "take-an-older-row", "take-all-for-prefixes", "restart-without-holders", "forget-as-last-leaver", "begin-dormant-empty", "forget-for-dormant",
     "forget-what-is-not-synced",
 )  # fmt: skip
 
@@ -57,6 +58,7 @@ PROMISES = ("acknowledge-unsynced", "tell-tables-unsynced")
 """Bugs that a power cut shows."""
 
 UNSEEN = {
+    "count-rows-without-majority",
     "count-backups-unsynced",
     "take-the-smallest-position",
     "restart-with-the-same-versions",

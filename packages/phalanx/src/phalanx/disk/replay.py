@@ -17,7 +17,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId, Millis
 from phalanx.disk.log_index import ALL, LogIndex
-from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep, set_aside
 from phalanx.grid.replica import native
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import APPLY, apply
@@ -33,6 +33,7 @@ from phalanx.wire.disk_records import (
     KeptMerged,
     KnownCluster,
     LogRecord,
+    MergeBegun,
     PlainPuts,
     ReplicaDropped,
     ReplicasDivided,
@@ -81,6 +82,8 @@ class Replay:
             return
         if kind is ReplicasKept:
             self._keep(body, now)  # type: ignore[arg-type]  # by its kind
+        elif kind is MergeBegun:
+            self._begin_merge(body, now)  # type: ignore[arg-type]  # by its kind
         elif kind is CopyChunk:
             self._take_chunk(body, now, to_copy=record.to_copy)  # type: ignore[arg-type]  # by its kind
         elif (follow := _FOLLOW.get(kind)) is not None:
@@ -197,8 +200,18 @@ class Replay:
         """Do what the incarnation did when it ended."""
         table, named = record.table, (*record.partitions, *record.empty)
         held = {partition: self.replicas.pop(partition) for partition in named if partition in self.replicas}
+        if record.is_as_read:
+            self.orphaned.add(set_aside(record.former, table, held, record.ended))
+            for partition in held:
+                self._to_disk.pop(partition, None)
+            return
         self.orphaned.add(keep(record.former, table, held, record.ended, now))
         self.orphaned.losses = self.orphaned.losses.united_with(table.losses)
+
+    def _begin_merge(self, record: MergeBegun, now: Millis) -> None:
+        side = self.orphaned.sides.get(record.former)
+        if side is not None and record.partition in side.replicas:
+            side.begin_merge(record.partition, now)
 
     def _end_merge(self, record: KeptMerged, lsn: int) -> None:
         if (side := self.orphaned.sides.get(record.former)) is not None:

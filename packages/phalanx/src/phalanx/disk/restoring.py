@@ -61,7 +61,7 @@ def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
         replica.deduplication.forget_times()
     side = StoredSide(
         known.members, history, known.table, positions_of(replay.replicas), start, last_stamp >> COUNTER_BITS,
-        known.had_table,
+        known.had_table, known.lacks_majority,
     )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()
     kept.restored = RestoredReplicas(replay.replicas, side, last_stamp, count)

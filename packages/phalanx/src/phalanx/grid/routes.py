@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.grid.merge.receiver import MergeReceiver, SweepRequests, VersionWriter
+from phalanx.grid.merge.receiver import MergeReceiver, SweepRequests, VersionWriter, WriteLookups
 from phalanx.grid.requests.bulk import BulkReads, BulkRequests, BulkWrites
 from phalanx.grid.requests.clear import Clears
 from phalanx.grid.requests.locks import FencedWrites, LockRequests
@@ -32,6 +32,7 @@ def grid_routes(grid: GridService) -> Routes:
         *route_each(m.ClientBulkRequest, _bulk_requests(grid, idempotency, memory_admission).serve),
         route(m.MergeEntries, merges.serve),
         route(m.FindWrittenBefore, sweeps.serve),
+        route(m.FindWrite, WriteLookups(grid.ownership, grid.replies).serve),
         *route_each(m.Mutation, followed.on_replicate),
         route(m.ReplicateAck, grid.on_replicate_ack),
         route(m.ReplicateAcks, grid.on_replicate_acks),

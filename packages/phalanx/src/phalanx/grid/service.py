@@ -214,7 +214,9 @@ class GridService:
             self.ownership.confirmed_by = confirmed_by
         is_divided = before.partition_count != table.partition_count
         if is_divided and self.follower.restored is not None and table.partition_count % before.partition_count:
-            self.follower.drop_all()  # they are of a division of which this cluster has never heard
+            # They are of a division of which this cluster has never heard.
+            self.follower.set_aside(self.follower.restored.replicas.keys())
+            self.follower.drop_all()
             is_divided, self.ownership.owned = False, [None] * table.partition_count
         elif is_divided and not before.version and self.follower.restored is None:
             # This is the member's first table, with another count than it is configured with: there is nothing to

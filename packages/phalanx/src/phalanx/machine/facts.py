@@ -105,5 +105,9 @@ class DisksKnown(Fact, frozen=True):
     failed: frozenset[MemberId]
 
 
+class ReplicasSetAside(Fact, frozen=True):
+    """Replicas that were read from the folder are to be merged, because the cluster goes on with others."""
+
+
 class OrphansMerged(Fact, frozen=True):
     """This member is to leave, and no longer waits for others to merge the orphaned replicas that it keeps."""

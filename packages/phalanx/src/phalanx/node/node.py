@@ -42,6 +42,7 @@ from phalanx.machine.facts import (
     NewView,
     OrphansMerged,
     ReplicasHandedOver,
+    ReplicasSetAside,
     RestartWaited,
     TableConfirmed,
 )
@@ -414,6 +415,7 @@ class Node:
             *membership.interests(),
             interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
             interest(EvacuationOver, membership.resolution.on_evacuation_over),
+            interest(ReplicasSetAside, self.data_merging.on_aside),
             interest(OrphansMerged, self.loss_reports.on_orphans_merged),
             interest(OrphansMerged, membership.on_orphans_merged),
             interest(MembershipChanged, installed_table.on_membership),

@@ -215,13 +215,15 @@ class InstalledTable:
     def _acknowledge(self, master: MemberId, *, is_behind: bool = False) -> None:
         self._out.send(master, TableAck(self.installed_version, is_behind, *self.dormant_here()))
 
-    def dormant_here(self) -> tuple[tuple[MemberId, ...], tuple[OwnerEpoch, ...]]:
-        """Return which incarnations have written this member's folder, and what it has of dormant partitions."""
+    def dormant_here(self) -> tuple[tuple[MemberId, ...], tuple[OwnerEpoch, ...], bool]:
+        """Return which incarnations have written this member's folder, what it has of dormant partitions, and whether it was written
+        without the majority in the end."""
         stored, dormant = self._replicas.stored(), self.table.dormant
         if stored is None or not dormant:
-            return (), ()
+            return (), (), False
         positions = positions_in(stored, self.table.partition_count)
-        return stored.formers, tuple(positions[each] for each in sorted(dormant) if each in positions)
+        of_dormant = tuple(positions[each] for each in sorted(dormant) if each in positions)
+        return stored.formers, of_dormant, stored.lacks_majority
 
     def _is_for_this_member(self, sender: MemberId, message: TableUpdate | TableChanges) -> bool:
         is_from_master = sender == self._master and not self._leads

@@ -89,6 +89,8 @@ class KnownCluster(WireMessage, frozen=True):
     """Whether the member has left the cluster in good order, and has been in none since: it has no vote, and founds no other."""
     had_table: bool = False
     """Whether any of its incarnations had a table with owners, also if that says nothing any more."""
+    lacks_majority: bool = False
+    """Whether the incarnation that has the table was last on a side without the majority."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -182,6 +184,15 @@ class ReplicasKept(WireMessage, tag=14, frozen=True):
     """Those of which it had a replica with data, and no earlier incarnation one that waits for the cluster."""
     empty: tuple[int, ...] = ()
     """The same of replicas without data."""
+    is_as_read: bool = False
+    """Whether they stay as they were read from the folder until they are merged (`MergeBegun`)."""
+
+
+class MergeBegun(WireMessage, tag=16, frozen=True):
+    """A replica that an incarnation has left stays no more as it was read: it has what others have not, and is merged."""
+
+    former: MemberId
+    partition: int
 
 
 class KeptMerged(WireMessage, tag=15, frozen=True):
@@ -213,7 +224,7 @@ ControlRecord = (
 )
 ReplicaRecord = (
     ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
-    | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided | KeptMerged
+    | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided | MergeBegun | KeptMerged
 )  # fmt: skip
 DiskRecord = ControlRecord | ReplicaRecord
 
@@ -221,17 +232,25 @@ REMEMBERED_INCARNATIONS = 32
 """The most incarnations without a table that a folder names: the latest."""
 
 
+def lacks_majority(footing: QuorumRecord | None) -> bool:
+    """Return whether the side of a view lacks the majority."""
+    return footing is not None and not footing.has_majority
+
+
 def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     """Return what is known after a view was installed."""
     members = known.members if record.member in known.members else (*known.members, record.member)
     members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
-    return KnownCluster(record.view, record.footing, record.voter, known.table, members, had_table=known.had_table)
+    lacks = lacks_majority(record.footing) if record.member == members[0] else known.lacks_majority
+    return KnownCluster(record.view, record.footing, record.voter, known.table, members, False, known.had_table, lacks)
 
 
 def after_leaving(known: KnownCluster, record: ClusterLeft) -> KnownCluster:
     """Return what is known after the member has left its cluster in good order."""
     table, members = (known.table, known.members) if record.keeps else (None, ())
-    return KnownCluster(known.view, known.footing, table=table, members=members, has_left=True)
+    return KnownCluster(
+        known.view, known.footing, table=table, members=members, has_left=True, lacks_majority=known.lacks_majority
+    )
 
 
 def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
@@ -240,7 +259,10 @@ def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
         return known
     named = {*record.table.members, *holders_of(record.table.dormant.values())} - {record.member}
     awaited = (member for member in known.members if member in named)
-    return KnownCluster(known.view, known.footing, known.voter, record.table, (record.member, *awaited), had_table=True)
+    return KnownCluster(
+        known.view, known.footing, known.voter, record.table, (record.member, *awaited), had_table=True,
+        lacks_majority=lacks_majority(known.footing),
+    )  # fmt: skip
 
 
 def after_ending(known: KnownCluster) -> KnownCluster:

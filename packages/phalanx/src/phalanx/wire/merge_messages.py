@@ -54,6 +54,24 @@ class FindWrittenBefore(WireMessage, tag=86, frozen=True):
     after_key: bytes
 
 
+class FindWrite(WireMessage, tag=183, frozen=True):
+    """Ask the owner of a partition whether it, and its backups, have a write: then they have all that a replica with this last write has.
+
+    Answered with a number: 1 if they have, else 0.
+    """
+
+    id: int
+    partition: int
+    of: int
+    """As in `SizeOf`."""
+    seq: int
+    """The write's sequence number."""
+    epoch: int
+    """The epoch in which it was made."""
+    leader: str
+    """The owner that made it, as it was named before its partition was divided."""
+
+
 class Mark(WireMessage, frozen=True):
     """How recent an orphaned replica is: the last write that it has applied, and the epoch of that write."""
 

@@ -93,6 +93,7 @@ from phalanx.wire.membership_messages import (
 )
 from phalanx.wire.memory_messages import CopyRefused, MemoryReport
 from phalanx.wire.merge_messages import (
+    FindWrite,
     FindWrittenBefore,
     KeptAnswer,
     KeptQuery,
@@ -190,7 +191,7 @@ ReplicationMessage = (
     | CopyAck
 )  # fmt: skip
 MemoryMessage = MemoryReport | CopyRefused | DiskReport
-MergeMessage = KeptQuery | KeptAnswer | KeptReport
+MergeMessage = KeptQuery | KeptAnswer | KeptReport | FindWrite
 MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains | GetTimeToLive | GetLock
 KeyWrite = Put | PutIfAbsent | Replace | Remove | UpdateValue | WriteFenced
@@ -283,6 +284,7 @@ __all__ = [
     "ExplicitSuspicion",
     "FetchTable",
     "FetchedTable",
+    "FindWrite",
     "FindWrittenBefore",
     "FlagReply",
     "Forgotten",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.lineage import Lineage
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
@@ -250,6 +251,8 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     ordered_by: MemberId | None = None
     """The master that ordered the migration: after a change of master nobody will commit it."""
     staged: StagedPast = StagedPast()
+    lineage: Lineage = ()
+    """Under which owners the writes were made."""
 
 
 class Forgotten(WireMessage, frozen=True):

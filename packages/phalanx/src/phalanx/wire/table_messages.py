@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.lineage import Lineage
 from phalanx.common.migration import Migration
 from phalanx.common.quorum import VoterHistory
 from phalanx.common.restart_wait import RestartWait
@@ -42,6 +43,8 @@ class OwnerEpoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The owner."""
     seq: int
     """The sequence number of the last write that the replica has applied."""
+    lineage: Lineage = ()
+    """Under which owners its writes were made, where that is asked for."""
 
 
 class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -109,6 +112,8 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """When it was written last, by the clock of the grid, since 1970; after a power cut up to ten seconds later."""
     had_table: bool = False
     """Whether any incarnation that has written the folder had a table with owners: without one it was given no partition."""
+    lacks_majority: bool = False
+    """Whether the incarnation that had the table was, in the end, on a side without the majority."""
 
     @property
     def root(self) -> MemberId:
@@ -149,6 +154,8 @@ class TableAck(WireMessage, tag=34, frozen=True):
     """The incarnations that have written the sender's folder, as in `StoredSide`."""
     positions: tuple[OwnerEpoch, ...] = ()
     """Of partitions that are dormant in this version: what the sender has read of them from its folder."""
+    lacks_majority: bool = False
+    """As in `StoredSide`."""
 
 
 # --- migrations -----------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def compare_replicas(memory: Replica, disk: Replica, now: Millis) -> str:
 
     An entry whose time is over, and that nobody has removed yet, has in a copy another time that is over.
     """
-    for what in ("epoch", "leader", "seq", "ended"):
+    for what in ("epoch", "leader", "seq", "ended", "lineage"):
         if (here := getattr(memory, what)) != (there := getattr(disk, what)):
             return f"its {what} is {here!r} in memory and {there!r} in the log"
     for name in sorted(memory.maps.keys() | disk.maps.keys() | memory.cleared.keys() | disk.cleared.keys()):

@@ -17,21 +17,27 @@ from math import gcd
 
 import msgspec
 
-from phalanx.codec.hashing import partition_of, partitions_of
+from phalanx.codec.hashing import children_of, partitions_of
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep
-from phalanx.grid.merge.sender import MergeBatch, MergeSender, OpenRequest, Sweep
-from phalanx.grid.replica.versions import has_version, versions_of
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep, set_aside
+from phalanx.grid.merge.sender import Lookup, MergeBatch, MergeSender, OpenRequest, Sweep
+from phalanx.grid.replica.versions import has_version
 from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
-from phalanx.machine.facts import IncarnationOver, NewTable, NewView, OrphansMerged
+from phalanx.machine.facts import IncarnationOver, NewTable, NewView, OrphansMerged, ReplicasSetAside
 from phalanx.machine.routes import Routes, route
-from phalanx.wire.disk_records import KeptMerged, ReplicasKept
+from phalanx.wire.disk_records import KeptMerged, MergeBegun, ReplicasKept
 from phalanx.wire.merge_events import DataKept, MergeEnded, MergeStarted
-from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
+from phalanx.wire.messages import (
+    CountReply,
+    KeptAnswer,
+    KeptQuery,
+    PageReply,
+    Reply,
+)
 
 FIRST_ID = 1 << 48
 """The ids of merge requests begin here; those of callers are far below."""
@@ -44,6 +50,8 @@ RETRY_PAUSE_MS = 50
 """Before a batch that was refused is sent again."""
 UNHEARD_AFTER_MS = 5_000
 """A batch without an answer for so long is sent again."""
+LOOKUPS_FROM = 9
+"""The cluster version from which members know `FindWrite`."""
 LEAVE_AFTER_MS = 20_000
 """A member that is to leave goes when no owner has acknowledged a batch for so long."""
 
@@ -60,6 +68,8 @@ class DataMerging:
         """How long to wait for other members of the former side to come back."""
         self._out = copies.out
         self._members: Collection[MemberId] = ()
+        self._knows_lookups = False
+        """Whether all members know `FindWrite`."""
         self._at: dict[str, MemberId] = {}
         """Address to the member of the view that listens there."""
         self.sendings: list[MergeSender] = []
@@ -88,7 +98,7 @@ class DataMerging:
     # --- inputs ----------------------------------------------------------------------------------------------------
 
     def on_view(self, fact: NewView, now: Millis) -> None:
-        members = fact.members
+        members, self._knows_lookups = fact.members, fact.view.speaks(LOOKUPS_FROM)
         if members == self._members:
             return
         self._members = members
@@ -100,18 +110,34 @@ class DataMerging:
 
     def on_table(self, fact: NewTable, now: Millis) -> None:
         """Begin to merge with the first table with owners; with each later one send again what was put off."""
-        if not self.orphaned or not self._ownership.table.is_assigned:
-            return
+        if self.orphaned and self._ownership.table.is_assigned:
+            self._follow_table(now)
+
+    def _follow_table(self, now: Millis) -> None:
         if not self._has_begun:
             self._has_begun = True
             self._takes_over_at = now + (self._patience_ms if self.leave_by is None else 0)
             self._ask_at = now
             for side in self.orphaned.unmerged():
-                side.begin(self._ownership.table.losses, now)
-                self._follower.observe(side.ended, now)
-                self._out.record(MergeStarted(side.former, len(side.replicas), side.entries))
+                self._begin(side, now)
         self._retry_at = now
         self.go_on(now)
+
+    def on_aside(self, fact: ReplicasSetAside, now: Millis) -> None:
+        """Take replicas that were read from the folder, and that are not the cluster's own any more."""
+        for aside in self._follower.take_aside():
+            is_new = aside.former not in self.orphaned.sides
+            self.orphaned.add(set_aside(*aside))
+            if is_new and self._has_begun:
+                self._begin(self.orphaned.sides[aside.former], now)
+        if self._ownership.table.is_assigned:
+            self._follow_table(now)
+        self.alarm.follow()
+
+    def _begin(self, side: OrphanedSide, now: Millis) -> None:
+        side.begin(self._ownership.table.losses, now)
+        self._follower.observe(side.ended, now)
+        self._out.record(MergeStarted(side.former, len(side.replicas), side.entries))
 
     def routes(self) -> Routes:
         return route(KeptQuery, self.on_query), route(KeptAnswer, self.on_answer)
@@ -141,6 +167,8 @@ class DataMerging:
             self._end(handed, now)
         elif isinstance(handed, Sweep) and isinstance(reply, PageReply):
             self._on_page(handed, reply, now)
+        elif isinstance(handed, Lookup) and isinstance(reply, CountReply):
+            self._on_looked_up(handed, now, is_there=reply.count > 0)
         else:
             self._put_off(handed, now)
         self.go_on(now)
@@ -217,7 +245,8 @@ class DataMerging:
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             for handed in [handed for handed in self._open.values() if handed.target is None]:
-                self._ask_again(handed, now)
+                if handed.id in self._open:  # another one of its replica can have begun all of that anew
+                    self._ask_again(handed, now)
         self._begin_at = None
         if len(self.sendings) < REPLICAS_AT_ONCE:
             self._begin_sendings(now)
@@ -232,8 +261,49 @@ class DataMerging:
                     continue
                 sending = MergeSender(side, partition, kept)
                 self.sendings.append(sending)
-                for _ in range(ON_THE_WAY):
-                    self._plan_next(sending, now)
+                if kept.is_as_read:
+                    self._look_up(sending, now)
+                else:
+                    self._begin_sending(sending, now)
+
+    def _begin_sending(self, sending: MergeSender, now: Millis) -> None:
+        if sending.side.replicas[sending.partition].is_as_read:
+            self._ownership.log.add(MergeBegun(sending.side.former, sending.partition))
+            sending.side.begin_merge(sending.partition, now)
+        sending.begin()
+        for _ in range(ON_THE_WAY):
+            self._plan_next(sending, now)
+        self._end_if_over(sending, now)
+
+    # --- what the cluster has already --------------------------------------------------------------------------------
+
+    def _look_up(self, sending: MergeSender, now: Millis) -> None:
+        """Ask the owners whether they have the last write of a replica: then the cluster has all of it."""
+        count, former_count = self._ownership.table.partition_count, sending.side.partition_count
+        last = sending.find_last_write()
+        if last is None or count % former_count or not self._knows_lookups:
+            self._begin_sending(sending, now)
+            return
+        parts = children_of(sending.partition, count, former_count)
+        self._send_all([Lookup(self._next_id(), sending, last, each, count) for each in parts], now)
+
+    def _on_looked_up(self, handed: Lookup, now: Millis, *, is_there: bool) -> None:
+        sending = handed.sending
+        if not is_there:
+            self._forget(sending)
+            self._begin_sending(sending, now)
+            return
+        del self._open[handed.id], sending.on_the_way[handed.id]
+        if not sending.on_the_way:
+            self.sendings.remove(sending)
+            self._begin_at = now
+            self._leave_to_others(sending.side, sending.partition, now)
+
+    def _forget(self, sending: MergeSender) -> None:
+        """Forget what was asked for a replica."""
+        for number in sending.on_the_way:
+            del self._open[number]
+        sending.on_the_way.clear()
 
     def _plan_next(self, sending: MergeSender, now: Millis) -> None:
         """Send one more batch of a replica, now or when the pacer says so."""
@@ -294,6 +364,9 @@ class DataMerging:
                 [MergeBatch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
             )
             self._ask_owner(handed, now)
+        elif isinstance(handed, Lookup) and handed.partition_count != self._ownership.table.partition_count:
+            self._forget(sending)
+            self._look_up(sending, now)
         elif isinstance(handed, Sweep) and handed.partition_count != self._ownership.table.partition_count:
             self._begin_sweeps(sending, handed.map, handed.cleared_at, now)
             self._end(handed, now)
@@ -301,39 +374,17 @@ class DataMerging:
             self._ask_owner(handed, now)
 
     def _ask_owner(self, handed: OpenRequest, now: Millis) -> None:
-        table, sending = self._ownership.table, handed.sending
-        message = self._request(handed, now)
+        message = handed.message(now)
         if message is None:
-            self._end(handed, now)  # All its entries have expired.
+            self._end(handed, now)
             return
-        if isinstance(handed, Sweep):
-            partition = handed.partition
-        elif isinstance(handed, MergeBatch) and table.partition_count != sending.side.partition_count:
-            partition = partition_of(handed.keys[0], table.partition_count)
-        else:
-            partition = sending.partition
-        owner = table.owner(partition)
+        table = self._ownership.table
+        owner = table.owner(handed.partition_of(table.partition_count))
         if owner is None or owner not in self._members:
             self._put_off(handed, now)
             return
         handed.target, handed.sent_at = owner, now
         self._out.send(owner, message)
-
-    def _request(self, handed: OpenRequest, now: Millis) -> MergeEntries | FindWrittenBefore | None:
-        side, replica = handed.sending.side, handed.sending.replica
-        if isinstance(handed, Sweep):
-            return FindWrittenBefore(
-                handed.id, handed.map, handed.partition, handed.partition_count, handed.cleared_at, handed.after_key
-            )
-        if not isinstance(handed, MergeBatch):
-            return None
-        versions = versions_of(replica, handed.map, handed.keys, handed.removed_at, now)
-        if not versions.keys:
-            return None
-        keys, stored, ttls, accessed, hits, idles = versions
-        return MergeEntries(
-            handed.id, handed.map, side.former, side.ended, keys, stored, ttls, accessed, hits, tuple(idles)
-        )
 
     # --- clears ----------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from collections.abc import Collection, Iterable
 from phalanx.common.former_incarnation import DataHandover
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
+from phalanx.common.map_plan import Content
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.map_store import STILL
 from phalanx.grid.replica.replica import Replica
@@ -42,9 +43,11 @@ REMEMBERED_SIDES = 64
 class OrphanedReplica:
     """One replica of a former incarnation, and the other members that can have it."""
 
-    __slots__ = ("ahead", "answered_by", "index", "others", "replica", "version")
+    __slots__ = ("ahead", "answered_by", "index", "is_as_read", "others", "replica", "version")
 
-    def __init__(self, replica: Replica, version: int, row: tuple[MemberId, ...], former: MemberId) -> None:
+    def __init__(
+        self, replica: Replica, version: int, row: tuple[MemberId, ...], former: MemberId, *, is_as_read: bool = False
+    ) -> None:
         self.replica = replica
         self.version = version
         """The partition's version in the former table."""
@@ -56,6 +59,8 @@ class OrphanedReplica:
         self.answered_by: MemberId | None = None
         """The member whose last answer says that its process has the replica of the first one in `ahead`. It is named
         because another process can come to its address."""
+        self.is_as_read = is_as_read
+        """Whether it is as it was read from the folder: the cluster can have all of it, and its owners are asked that first."""
 
     def __repr__(self) -> str:
         return f"OrphanedReplica({self.replica}, ahead={self.ahead})"
@@ -67,14 +72,13 @@ class OrphanedSide:
     def __init__(
         self,
         former: MemberId,
-        partition_count: int,
+        table: PartitionTable,
         ended: int,
         replicas: dict[int, OrphanedReplica],
         empty: Iterable[int] = (),
-        knew: frozenset[str] = frozenset(),
     ) -> None:
         self.former = former
-        self.partition_count = partition_count
+        self.partition_count = table.partition_count
         """The number of partitions of its cluster."""
         self.ended = ended
         """The grid's clock when the incarnation ended."""
@@ -89,8 +93,10 @@ class OrphanedSide:
         """Partitions that are merged."""
         self.empty = frozenset(empty)
         """Partitions that it held, and in which nothing was stored."""
-        self.knew = knew
+        self.knew = table.losses.ids
         """Ids of the losses in its table: its data is from after these losses."""
+        self._contents = table.maps.contents
+        """The contents of maps that its table has decided (`staged_steps.place_decided`)."""
         self.undoes: set[str] = set()
         """Ids of the losses in the cluster's table that its own did not have: it can give back what they lost."""
         self.entries = sum(each.replica.entry_count() for each in replicas.values())
@@ -106,6 +112,18 @@ class OrphanedSide:
 
     def __repr__(self) -> str:
         return f"OrphanedSide({self.former}, {len(self.replicas)} of {self.partition_count} partitions, entries={self.entries})"
+
+    def take(self, later: OrphanedSide) -> None:
+        """Take more replicas of the same incarnation: the cluster has waited for these until now."""
+        self.replicas |= later.replicas
+        self.marks |= later.marks
+        self.entries += later.entries
+
+    def begin_merge(self, partition: int, now: Millis) -> None:
+        """Finish what was done in part in a replica that is as it was read, and drop its other staged rows."""
+        kept = self.replicas[partition]
+        _finish(kept.replica, self._contents, now)
+        kept.is_as_read = False
 
     def has_held(self, partition: int) -> bool:
         """Return whether this incarnation held the partition to its end."""
@@ -194,6 +212,9 @@ class OrphanedReplicas(DataHandover):
         return restored
 
     def add(self, side: OrphanedSide) -> None:
+        if side.former in self.sides:
+            self.sides[side.former].take(side)
+            return
         self.sides[side.former] = side
         for former in [each.former for each in self.sides.values() if not each.replicas][:-REMEMBERED_SIDES]:
             del self.sides[former]
@@ -236,15 +257,33 @@ def keep(
     continue in the remaining cluster.
     """
     for replica in held.values():
-        finish_step(replica, now)
-        place_decided(replica, table.maps.contents, now)
-        drop_staged(replica)
-        for store in replica.maps.values():
-            store.idle_since = STILL  # Nobody can use the entries before they are merged.
+        _finish(replica, table.maps.contents, now)
     replicas = {
         partition: OrphanedReplica(replica, table.versions[partition], table.replicas(partition), former)
         for partition, replica in sorted(held.items())
-        if (replica.maps or replica.cleared) and partition < table.partition_count
+        if replica.has_data and partition < table.partition_count
     }
-    empty = [partition for partition, replica in held.items() if not (replica.maps or replica.cleared)]
-    return OrphanedSide(former, table.partition_count, ended, replicas, empty, table.losses.ids)
+    empty = [partition for partition, replica in held.items() if not replica.has_data]
+    return OrphanedSide(former, table, ended, replicas, empty)
+
+
+def set_aside(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> OrphanedSide:
+    """Return replicas that were read from a folder, where the cluster has others. They stay as they were read.
+
+    `former`: the incarnation that has written them; `table`: its last table.
+    """
+    replicas = {
+        partition: OrphanedReplica(
+            replica, table.versions[partition], table.replicas(partition), former, is_as_read=True
+        )
+        for partition, replica in sorted(held.items())
+    }
+    return OrphanedSide(former, table, ended, replicas)
+
+
+def _finish(replica: Replica, contents: tuple[Content, ...], now: Millis) -> None:
+    finish_step(replica, now)
+    place_decided(replica, contents, now)
+    drop_staged(replica)
+    for store in replica.maps.values():
+        store.idle_since = STILL  # Nobody can use the entries before they are merged.

@@ -13,6 +13,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, target_of
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.lineage import has_write
 from phalanx.grid.locking.forgetting import raise_floor
 from phalanx.grid.locking.lock_keeper import LockKeeper
 from phalanx.grid.replica.lock_state import is_state
@@ -25,11 +26,13 @@ from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrit
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.reads import Reads
+from phalanx.grid.serving.replies import Replies
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.merge_events import MergeConflict, MergeConflicts, MergedTooOld
 from phalanx.wire.messages import (
     CountReply,
+    FindWrite,
     FindWrittenBefore,
     MergeEntries,
     PageReply,
@@ -90,6 +93,29 @@ class SweepRequests:
             store, order, message.stamp, message.after_key, KEYS_AT_ONCE, self._chunk_bytes
         )
         self._scans.answer(call, store, PageReply(message.id, keys, [], bool(after_key), after_key))
+
+
+class WriteLookups:
+    """The question whether this partition has a write, and so all that the asking member has kept of it."""
+
+    def __init__(self, ownership: Ownership, replies: Replies) -> None:
+        self._ownership = ownership
+        self._replies = replies
+
+    def serve(self, sender: MemberId, message: FindWrite, now: Millis) -> None:
+        """Answer as soon as the backups have the write too: the asking member drops what it has."""
+        partition, owned_by_number = message.partition, self._ownership.owned
+        is_known = message.of == len(owned_by_number) and 0 <= partition < message.of
+        owned = owned_by_number[partition] if is_known else None
+        if owned is None:
+            self._replies.fail(sender, message.id, ErrorCode.NOT_OWNER, f"partition {partition} is not owned here")
+            return
+        lineage, seq = owned.replica.lineage, owned.replica.seq
+        is_there = has_write(lineage, seq, message.seq, message.epoch, message.leader)
+        if is_there and not owned.is_confirmed(message.seq):
+            self._replies.fail(sender, message.id, ErrorCode.NOT_READY, "the backups have not confirmed this write yet")
+            return
+        self._replies.send(sender, CountReply(message.id, int(is_there)))
 
 
 class MergeReceiver:

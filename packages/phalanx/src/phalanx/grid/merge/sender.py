@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
+from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.lineage import LeaderEpoch, find_epoch
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplica, OrphanedSide
-from phalanx.grid.replica.versions import clears, keys_by_map, stored_bytes
+from phalanx.grid.replica.versions import clears, keys_by_map, stored_bytes, versions_of
+from phalanx.wire.messages import FindWrite, FindWrittenBefore, MergeEntries
 
 ENTRY_BYTES = 16
 """The size of an entry in a batch without its key and value, as it is counted."""
@@ -16,7 +20,7 @@ MOST_KEYS = 5_000
 """The most keys of one batch, however small they are."""
 
 
-class OpenRequest:
+class OpenRequest(ABC):
     """A request to an owner, from its first sending to its acknowledgement."""
 
     __slots__ = ("id", "map", "sending", "sent_at", "target")
@@ -29,6 +33,14 @@ class OpenRequest:
         """The owner that is asked; None: the request is put off."""
         self.sent_at: Millis = 0
 
+    @abstractmethod
+    def partition_of(self, partition_count: int) -> int:
+        """Return the partition whose owner is asked, of so many."""
+
+    @abstractmethod
+    def message(self, now: Millis) -> MergeEntries | FindWrittenBefore | FindWrite | None:
+        """Return what is sent; None: nothing is left to send, because all its entries have expired."""
+
 
 class MergeBatch(OpenRequest):
     """Keys of one map and one owner, whose versions are sent."""
@@ -40,6 +52,21 @@ class MergeBatch(OpenRequest):
         self.keys = keys
         self.removed_at = removed_at
         """The stamp of the clear that removed the keys without a version in the replica; 0: each key has a version."""
+
+    def partition_of(self, partition_count: int) -> int:
+        if partition_count == self.sending.side.partition_count:
+            return self.sending.partition
+        return partition_of(self.keys[0], partition_count)
+
+    def message(self, now: Millis) -> MergeEntries | None:
+        side = self.sending.side
+        versions = versions_of(self.sending.replica, self.map, self.keys, self.removed_at, now)
+        if not versions.keys:
+            return None
+        keys, stored, ttls, accessed, hits, idles = versions
+        return MergeEntries(
+            self.id, self.map, side.former, side.ended, keys, stored, ttls, accessed, hits, tuple(idles)
+        )
 
     def __repr__(self) -> str:
         return f"MergeBatch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
@@ -62,27 +89,75 @@ class Sweep(OpenRequest):
         self.after_key = b""
         """The next page begins after this key, in scan order."""
 
+    def partition_of(self, partition_count: int) -> int:
+        return self.partition
+
+    def message(self, now: Millis) -> FindWrittenBefore:
+        return FindWrittenBefore(
+            self.id, self.map, self.partition, self.partition_count, self.cleared_at, self.after_key
+        )
+
     def __repr__(self) -> str:
         return f"Sweep({self.id}, {self.map!r} of {self.partition}, target={self.target})"
+
+
+class Lookup(OpenRequest):
+    """The question whether a partition of the cluster has the last write of a replica, and so all of it."""
+
+    __slots__ = ("_last", "partition", "partition_count")
+
+    def __init__(
+        self, number: int, sending: MergeSender, last: LeaderEpoch, partition: int, partition_count: int
+    ) -> None:
+        """`last`: the epoch of the last write."""
+        super().__init__(number, sending, "")
+        self._last = last
+        self.partition = partition
+        self.partition_count = partition_count
+        """The number of partitions when this was planned."""
+
+    def partition_of(self, partition_count: int) -> int:
+        return self.partition
+
+    def message(self, now: Millis) -> FindWrite:
+        last = self._last
+        return FindWrite(
+            self.id, self.partition, self.partition_count, self.sending.replica.seq, last.epoch, last.leader
+        )
+
+    def __repr__(self) -> str:
+        return f"Lookup({self.id}, of {self.partition}, target={self.target})"
 
 
 class MergeSender:
     """Sends one orphaned replica to the new owners."""
 
-    __slots__ = ("_keys", "clears", "on_the_way", "partition", "replica", "side")
+    __slots__ = ("_keys", "clears", "is_begun", "on_the_way", "partition", "replica", "side")
 
     def __init__(self, side: OrphanedSide, partition: int, kept: OrphanedReplica) -> None:
         self.side = side
         self.partition = partition
         self.replica = kept.replica
         self.on_the_way: dict[int, OpenRequest] = {}
-        self.clears = deque(clears(kept.replica))
+        self.is_begun = False
+        """Whether it is known that it is to be sent, because the cluster can lack some of it."""
+        self.clears = deque[tuple[str, int]]()
         """Cleared maps for which no sweep has begun, with the stamps of the clears."""
-        self._keys: deque[tuple[str, Iterator[bytes]]] = deque(keys_by_map(kept.replica))
+        self._keys = deque[tuple[str, Iterator[bytes]]]()
         """Maps with the keys that were not sent yet."""
 
     def __repr__(self) -> str:
         return f"MergeSender({self.partition} of {self.side.former}, on_the_way={list(self.on_the_way.values())})"
+
+    def find_last_write(self) -> LeaderEpoch | None:
+        """Return the epoch of the last write that the replica has; None: that is not known."""
+        return find_epoch(self.replica.lineage, self.replica.seq)
+
+    def begin(self) -> None:
+        """Plan what is to be sent."""
+        self.is_begun = True
+        self.clears.extend(clears(self.replica))
+        self._keys.extend(keys_by_map(self.replica))
 
     @property
     def has_more(self) -> bool:
@@ -90,7 +165,7 @@ class MergeSender:
 
     @property
     def is_over(self) -> bool:
-        return not self.has_more and not self.on_the_way
+        return self.is_begun and not self.has_more and not self.on_the_way
 
     def next_keys(self, max_bytes: int) -> tuple[str, list[bytes], int]:
         """Return the next keys of one map, and about how many bytes they have with their values; no keys only at the

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from phalanx.common.hidden_maps import has_locks, is_hidden
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.lineage import Lineage, followed
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.lock_state import FENCE_STAMPS
@@ -38,6 +39,7 @@ class Replica:
         "epoch",
         "journals",
         "leader",
+        "lineage",
         "maps",
         "ordered_by",
         "ordered_for",
@@ -51,6 +53,8 @@ class Replica:
         self.seq = seq
         self.leader = leader
         """The owner whose writes were applied last (this member itself where it owned the partition); empty: none yet."""
+        self.lineage: Lineage = ()
+        """Under which owners its writes were made."""
         self.ordered_for = -1
         """The partition's version for which the master ordered this copy: the master can commit the copy until the
         table has a greater version. -1: not a copy."""
@@ -77,6 +81,7 @@ class Replica:
     def begin_epoch(self, epoch: int, leader: str) -> None:
         """Begin an epoch: from now on the writes are those of this owner, which can be this member."""
         self.epoch, self.leader = epoch, leader
+        self.lineage = followed(self.lineage, epoch, leader, self.seq)
         for journal in self.journals.values():
             journal.begin_epoch(epoch, leader)
 
@@ -201,6 +206,11 @@ class Replica:
             self.cleared[name] = Cleared(store.cleared_at, store.purged_to)
         else:
             self.purged_to = max(self.purged_to, store.purged_to)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is anything that can be merged."""
+        return bool(self.maps or self.cleared)
 
     def entry_count(self) -> int:
         """Return the number of entries of all maps but hidden ones."""

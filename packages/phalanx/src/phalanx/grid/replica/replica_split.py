@@ -86,7 +86,7 @@ def _child_of(replica: Replica, former_count: int) -> Replica:
     Its leader contains the old partition count, so that a late write of the old epoch fits no child.
     """
     child = Replica(replica.epoch, replica.seq, divided_leader(replica.leader, former_count))
-    child.ended, child.purged_to = replica.ended, replica.purged_to
+    child.ended, child.purged_to, child.lineage = replica.ended, replica.purged_to, replica.lineage
     child.cleared = dict(replica.cleared)
     for name, journal in replica.journals.items():
         # The events of all children share one sequence of numbers, so the journal of a child begins anew.

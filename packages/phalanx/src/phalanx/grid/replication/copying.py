@@ -180,7 +180,7 @@ class CopySender:
         start = CopyStart(
             self._partition, base_version, self.copy_id, replica.epoch, replica.seq, partition_count, migration, outcomes, view,
             ordered_by,
-            replica.staged.export(),
+            replica.staged.export(), replica.lineage,
         )  # fmt: skip
         outbox.send(self._member, start)
 
@@ -334,6 +334,7 @@ class IncomingCopy:
         self.replica = Replica(start.epoch, start.seq, source)
         self.replica.deduplication = Deduplication(start.outcomes)
         self.replica.staged = Staged(start.staged)
+        self.replica.lineage = start.lineage
         self._copy_id = start.copy_id
         self._expected = 0
 

@@ -8,7 +8,7 @@ probes whether both hold the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from phalanx.codec.hashing import children_of
 from phalanx.codec.rows import greatest_head
@@ -26,7 +26,8 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
 from phalanx.grid.replication.replica_log import StepObserver
-from phalanx.grid.replication.restored import RestoredReplicas
+from phalanx.grid.replication.restored import RestoredReplicas, SetAside
+from phalanx.machine.facts import ReplicasSetAside
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -75,6 +76,8 @@ class Follower:
         """What was read from the folder, until there is a table with owners, and what dormant partitions of that table wait for; None:
         nothing, or a cluster has taken it up. It stays as it was read.
         """
+        self._aside: list[SetAside] = []
+        """What was read from the folder, where the cluster goes on with other replicas; until it is taken (`take_aside`)."""
         self._on_step = on_step
         self._owns = ownership.owns
         self._out = flow.out
@@ -90,6 +93,23 @@ class Follower:
         self.restored = restored
         self.replicas.update(restored.replicas)
         self._clock.restore(restored.last_stamp)
+
+    def take_aside(self) -> list[SetAside]:
+        """Return what was set aside since the last call: it is to be merged, as far as the cluster has it not."""
+        aside, self._aside = self._aside, []
+        return aside
+
+    def set_aside(self, partitions: Set[int]) -> None:
+        """Set replicas aside that were read from the folder, as far as these partitions have some: others are in their place."""
+        if self.restored is None or partitions.isdisjoint(self.restored.replicas):
+            return
+        partitions = partitions & self.restored.replicas.keys()
+        self.restored, aside = self.restored.without(partitions, self._log)
+        for partition in partitions:
+            del self.replicas[partition]
+        if aside.replicas:
+            self._aside.append(aside)
+            self._out.tell(ReplicasSetAside())
 
     def on_replicate(self, sender: MemberId, message: Mutation, now: Millis) -> None:
         partition = message.partition
@@ -201,6 +221,8 @@ class Follower:
             # The copy follows from an earlier probe, so a probe that still waits here is obsolete.
             self.undivided.questions.pop(partition, None)
             self.drop_copy(partition)
+            # It is not the copy's to replace: it can have what the cluster has not.
+            self.set_aside({partition})
             self.copies[partition] = IncomingCopy(sender, message)
             self._log.add(CopyBegun(message, sender, -1, False))
             if message.migration is not None:
@@ -294,7 +316,11 @@ class Follower:
             for partition in [p for p in self.incoming if p >= table.partition_count]:
                 del self.incoming[partition]
         if table.is_assigned and self.restored is not None:
-            self.restored = self.restored.awaited_by(table)
+            awaited = self.restored.awaited_by(table)
+            here = {p for p in self.restored.replicas if p < table.partition_count and self.this in table.replicas(p)}
+            still = awaited.replicas.keys() if awaited is not None else set[int]()
+            self.set_aside(self.restored.replicas.keys() - still - here)
+            self.restored = awaited
         self._table = table
         self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1
@@ -340,6 +366,10 @@ class Follower:
         for partition in list(self.copies):
             self.drop_copy(partition)
         restored = self.restored.divided_for(table, former_count, self._log) if self.restored is not None else None
+        if self.restored is not None:
+            here = {p % former_count for p in range(table.partition_count) if self.this in table.replicas(p)}
+            divided = {child % former_count for child in restored.replicas} if restored is not None else set[int]()
+            self.set_aside(self.restored.replicas.keys() - divided - here)
         for partition in {child % former_count for child in restored.replicas} if restored is not None else ():
             del self.replicas[partition]
         unfinished = self.undivided.children()

@@ -137,6 +137,11 @@ class OwnedPartition:
         coldest, seq = self.maps.of(name).backups.synchronous, self.replica.seq
         return all(each.synced >= seq for each in self.streams.values() if each.counts and each.index <= coldest)
 
+    def is_confirmed(self, seq: int) -> bool:
+        """Return whether all replicas that count have all writes up to a sequence number."""
+        known = (StreamState.IN_SYNC, StreamState.CATCHING_UP)
+        return all(each.state in known and each.acked >= seq for each in self.streams.values() if each.counts)
+
     def all_in_sync(self) -> bool:
         """Return whether every stream is in sync, acknowledgements under way aside."""
         return all(stream.state is StreamState.IN_SYNC for stream in self.streams.values())

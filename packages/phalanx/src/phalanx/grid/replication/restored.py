@@ -8,12 +8,25 @@ from typing import NamedTuple
 import msgspec
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.table import PartitionTable
+from phalanx.common.ids import MemberId
+from phalanx.common.table import PartitionTable, unassigned_table
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import Division
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.wire.disk_records import ReplicasDivided
+from phalanx.wire.disk_records import ReplicaDropped, ReplicasDivided, ReplicasKept
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
+
+
+class SetAside(NamedTuple):
+    """Replicas as they were read, where the cluster goes on with others."""
+
+    former: MemberId
+    """The incarnation that has written them."""
+    table: PartitionTable
+    """Its last table; one without owners where that is unknown."""
+    replicas: dict[int, Replica]
+    ended: int
+    """What the grid's clock showed when the folder was written last."""
 
 
 class RestoredReplicas(NamedTuple):
@@ -39,10 +52,27 @@ class RestoredReplicas(NamedTuple):
         awaited = self._awaited_in(table)
         if not awaited or self.partition_count not in (0, table.partition_count):
             return None
-        replicas = {partition: replica for partition, replica in self.replicas.items() if partition in awaited}
+        return self._only({p: replica for p, replica in self.replicas.items() if p in awaited})._replace(
+            partition_count=table.partition_count
+        )
+
+    def _only(self, replicas: dict[int, Replica]) -> RestoredReplicas:
         positions = tuple(each for each in self.side.positions if each.partition in replicas)
         side = msgspec.structs.replace(self.side, positions=positions)
-        return RestoredReplicas(replicas, side, self.last_stamp, table.partition_count)
+        return self._replace(replicas=replicas, side=side)
+
+    def without(self, partitions: Set[int], log: ReplicaLog) -> tuple[RestoredReplicas, SetAside]:
+        """Return what is left without some replicas, and these, which are set aside."""
+        table = self.side.table or unassigned_table(self.partition_count)
+        aside = {partition: self.replicas[partition] for partition in sorted(partitions)}
+        former = self.side.formers[0] if self.side.formers else self.side.history.voter
+        for partition in [partition for partition, replica in aside.items() if not replica.has_data]:
+            del aside[partition]
+            log.add(ReplicaDropped(partition))
+        if aside:
+            log.add(ReplicasKept(former, self.last_stamp, table, tuple(aside), is_as_read=True))
+        left = self._only({p: replica for p, replica in self.replicas.items() if p not in partitions})
+        return left, SetAside(former, table, aside, self.last_stamp)
 
     def divided_for(self, table: PartitionTable, former_count: int, log: ReplicaLog) -> RestoredReplicas | None:
         """Return the parts of what a table waits for that has more partitions, divided at once; None: it waits for nothing.
@@ -75,6 +105,6 @@ class RestoredReplicas(NamedTuple):
 def positions_of(replicas: dict[int, Replica]) -> tuple[OwnerEpoch, ...]:
     """Return the position of each replica."""
     return tuple(
-        OwnerEpoch(partition, replica.epoch, replica.leader, replica.seq)
+        OwnerEpoch(partition, replica.epoch, replica.leader, replica.seq, replica.lineage)
         for partition, replica in sorted(replicas.items())
     )

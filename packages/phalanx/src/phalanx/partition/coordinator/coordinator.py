@@ -230,7 +230,7 @@ class PartitionCoordinator:
         self.replacement.go_on(now)
         if is_new:
             self._rebalancer.replan("a member has joined")
-        if is_new or message.formers or self.publication.is_due(now):
+        if is_new or self.publication.table.dormancy or self.publication.is_due(now):
             self._go_on(now)
         else:
             self._tell_handed_over(now)

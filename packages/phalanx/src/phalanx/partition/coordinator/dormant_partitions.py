@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.losses import LossKind
 from phalanx.common.table import Slots, holders_of
 from phalanx.common.words import counted
@@ -58,7 +58,8 @@ class DormantPartitions:
         """Note what a member has."""
         self._claims.pop(sender, None)
         if message.formers:
-            self._claims[sender] = Claims(sender, message.formers, {each.partition: each for each in message.positions})
+            positions = {each.partition: each for each in message.positions}
+            self._claims[sender] = Claims(sender, message.formers, positions, lacks_majority=message.lacks_majority)
 
     def on_report(self, sender: MemberId, message: KeptReport) -> None:
         """Note what a member has to merge."""
@@ -71,13 +72,13 @@ class DormantPartitions:
         table = self._publication.table
         if not table.dormant:
             return ""
-        claims, confirming = self._all_claims(), confirming_index(table)
+        claims = self._all_claims()
         rows = {
             partition: row
             for partition, slots in table.dormant.items()
-            if (row := self._choose_later(partition, claims) or choose_row(slots, partition, claims, confirming))
+            if (row := self._choose(partition, slots, claims))
         }
-        merged = self._to_merge(confirming, rows)
+        merged = self._to_merge(self._confirming(), rows)
         rows |= {p: (member,) for p, (member, _) in merged.items()}
         if not rows:
             return ""
@@ -137,6 +138,18 @@ class DormantPartitions:
         version = self._publication.table.version
         self._out.record(HoldersGivenUp(tuple(rows), tuple(empty), members, request.by, version))
 
+    def _choose(self, partition: int, slots: Slots, claims: list[Claims]) -> Slots | None:
+        """Return the row with which a dormant partition goes on; None or empty: it waits. `slots`: those that held it last."""
+        if row := self._choose_later(partition, claims) or choose_row(slots, partition, claims, self._confirming()):
+            return row
+        # 1. A is cut off, and p is dormant, because only A had it. 2. A, on its side, hands p over to B, or merges it there. 3. Both end,
+        # and come back: B has p, and nobody else.
+        is_back = self._back().issuperset(map(address_of, holders_of([slots])))
+        return choose_greatest(partition, claims) if is_back else None
+
+    def _confirming(self) -> int:
+        return confirming_index(self._publication.table)
+
     def _choose_later(self, partition: int, claims: list[Claims]) -> Slots:
         """Return the row of those that follow a rule which is newer than the table; empty: nobody does.
 
@@ -144,12 +157,18 @@ class DormantPartitions:
         incarnation of B before that, and B's folder names it no more.
         """
         version = self._publication.table.versions[partition]
-        later = [each for each in claims if partition in each.positions and each.positions[partition].epoch > version]
+        later = [
+            each
+            for each in claims
+            if partition in each.positions and each.positions[partition].epoch > version and not each.lacks_majority
+        ]
         return choose_greatest(partition, later)
 
     def _all_claims(self) -> list[Claims]:
-        formers, positions = self._installed.dormant_here()
-        own = Claims(self._publication.this, formers, {each.partition: each for each in positions})
+        formers, positions, lacks = self._installed.dormant_here()
+        own = Claims(
+            self._publication.this, formers, {each.partition: each for each in positions}, lacks_majority=lacks
+        )
         return [own, *self._claims.values()]
 
     def _increments(self, rows: Collection[int]) -> dict[int, int]:
@@ -161,11 +180,16 @@ class DormantPartitions:
         epochs = {p: max((c.positions[p].epoch for c in claims if p in c.positions), default=0) for p in rows}
         return {p: max(0, epochs[p] - versions[p]) + VERSION_STEP for p in rows}
 
+    def _back(self) -> set[Address]:
+        """Return the addresses of the members that have said what they have of the present table's dormant partitions."""
+        version = self._publication.table.version
+        known = self._publication.confirmed | {self._publication.this: version}
+        return {address_of(member) for member, installed in known.items() if installed >= version}
+
     def _to_merge(self, confirming: int, but: Collection[int]) -> dict[int, tuple[MemberId, MemberId]]:
         """Return the partitions that members are to merge all of, without some, with the member and its former incarnation."""
         dormant, found = self._publication.table.dormant, dict[int, tuple[MemberId, MemberId]]()
-        known = self._publication.confirmed | {self._publication.this: self._publication.table.version}
-        back = {address_of(member) for member, version in known.items() if version >= self._publication.table.version}
+        back = self._back()
         for member, orphans in self._orphans.items():
             for each in orphans:
                 for p in each.partitions:

@@ -1,8 +1,13 @@
 """The table with which a cluster goes on that was switched off: a pure rule over what its members have read from their folders.
 
-The newest row of each partition counts. Of its holders that are back, the one with the greatest position owns the
-partition: it has all that any of them acknowledged. Those with an equal position are its backups at once; the others get
-what they lack like any new backup, and are in no row before they have it.
+The newest row of each partition counts that a side with the majority has given. Of its holders that are back, the one with the greatest
+position owns the partition: it has all that any of them acknowledged. Those with an equal position are its backups at once; the
+others get what they lack like any new backup, and are in no row before they have it.
+
+A side without the majority can have gone on alone. What it has owns a partition only if it has all that the holders of the newest row
+have (`common.lineage`); else it is set aside, and merged as after a cut, as all that is left over and others have not:
+
+1. C is cut off from A and B, and goes on alone, which raises the versions of its rows. 2. A and B acknowledge writes. 3. All lose power.
 
 Members of the former cluster are named by the incarnations that have written the folders. Each row gets a version above
 all that any former master can have given, so that no epoch is used twice.
@@ -15,6 +20,7 @@ from typing import NamedTuple
 
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, divided_leader
+from phalanx.common.lineage import is_prefix
 from phalanx.common.quorum import combine_records, find_lacking
 from phalanx.common.table import PartitionTable, Slots, TableRow
 from phalanx.partition.recovery.old_folders import find_old, find_without_vote, leave_out_old
@@ -56,24 +62,27 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
     # Folders of two clusters have no majority in common.
     are_apart = len({side.history.footing.root for side in sides.values()}) > 1
     lacks_majority = are_apart or without_majority is not None
-    newest = _newest_rows(sides)
+    newest = _newest_rows([side for side in sides.values() if not side.lacks_majority]) or _newest_rows(
+        [*sides.values()]
+    )
     if newest is None:
         return Restart(None, {}, absent, lacks_majority, without_vote)
     rows, lacking = {}, {}
     claims = [
-        Claims(member, side.formers, positions_in(side, newest.partition_count), member in old)
+        Claims(member, side.formers, positions_in(side, newest.partition_count), member in old, side.lacks_majority)
         for member, side in sides.items()
     ]
+    above = _versions_above(newest, sides.values(), claims)
     confirming = confirming_index(newest)
     for partition in range(newest.partition_count):
-        _, version, birth, dormant = newest.row(partition)
+        _, _, birth, dormant = newest.row(partition)
         slots = newest.slots(partition) or dormant
         if not slots:
             continue
         row = choose_row(slots, partition, claims, confirming)
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
-        rows[partition] = TableRow(row or (), version + VERSION_STEP, birth, slots if row is None else ())
+        rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority, without_vote)
 
 
@@ -87,6 +96,8 @@ class Claims(NamedTuple):
     """By partition: the position of its replica; epoch 0: it was never given the partition."""
     is_old: bool = False
     """Whether others know of later writes to this folder."""
+    lacks_majority: bool = False
+    """Whether its last incarnation was, in the end, on a side without the majority."""
 
 
 def choose_row(slots: Slots, partition: int, claims: Collection[Claims], confirming: int) -> Slots | None:
@@ -106,9 +117,37 @@ def choose_row(slots: Slots, partition: int, claims: Collection[Claims], confirm
         return (present[named[0]].member,) if len(held) == len(named) else None
     old = frozenset(each.member for each in claims if each.is_old)
     is_awaited = any(former not in present for former in named[: confirming + 1])
-    stored = {member: place for member, place in held.items() if place[1].epoch}
+    # One that does not confirm, and went on alone, can lack what the others have acknowledged.
+    apart = {each.member for each in claims if each.lacks_majority}
+    stored = {
+        member: (index, position)
+        for member, (index, position) in held.items()
+        if position.epoch and (index <= confirming or member not in apart)
+    }
     held = leave_out_old(stored, old, is_awaited=is_awaited)
+    if later := _find_later(partition, [position for _, position in held.values()], claims):
+        return None if is_awaited else later
     return _row_of(held) if any(index <= confirming for index, _ in held.values()) else None
+
+
+def _find_later(partition: int, of: Collection[OwnerEpoch], claims: Collection[Claims]) -> Slots:
+    """Return a row of those that were on sides without the majority, and have more than all that holders of a partition have.
+
+    1. A ends, and B goes on without the majority. 2. B hands the partition over to C, which joins it. 3. All end, and come back.
+    """
+    later = [
+        each
+        for each in claims
+        if each.lacks_majority
+        and not each.is_old
+        and (position := each.positions.get(partition)) is not None
+        and all(position.seq > held.seq and _has_all_of(position, held) for held in of)
+    ]
+    return choose_greatest(partition, later)
+
+
+def _has_all_of(position: OwnerEpoch, held: OwnerEpoch) -> bool:
+    return is_prefix(held.lineage, held.seq, position.lineage, position.seq)
 
 
 def choose_greatest(partition: int, claims: Collection[Claims]) -> Slots:
@@ -130,7 +169,7 @@ def positions_in(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch
         return leader if partition_count == before else divided_leader(leader, before)
 
     found = {
-        child: OwnerEpoch(child, each.epoch, leader_of(each.leader), each.seq)
+        child: OwnerEpoch(child, each.epoch, leader_of(each.leader), each.seq, each.lineage)
         for each in side.positions
         for child in children_of(each.partition, partition_count, before)
     }
@@ -143,9 +182,9 @@ def positions_in(side: StoredSide, partition_count: int) -> dict[int, OwnerEpoch
     return found
 
 
-def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable | None:
+def _newest_rows(sides: Collection[StoredSide]) -> PartitionTable | None:
     """Return the table with the newest row of each partition that any of them has installed; None: none has one."""
-    found = [side.table for side in sides.values() if side.table is not None]
+    found = [side.table for side in sides if side.table is not None]
     if not found:
         return None
     most = max(table.partition_count for table in found)
@@ -159,6 +198,21 @@ def _newest_rows(sides: Mapping[MemberId, StoredSide]) -> PartitionTable | None:
     return table
 
 
+def _versions_above(
+    newest: PartitionTable, sides: Collection[StoredSide], claims: Collection[Claims]
+) -> tuple[int, ...]:
+    """Return, by partition, the greatest version or epoch that any of them knows: also sides that do not count have used theirs."""
+    known = [newest.versions]
+    for side in sides:
+        if side.table is not None and side.table.partition_count == newest.partition_count:
+            known.append(side.table.versions)
+    epochs = [
+        max((each.positions[p].epoch for each in claims if p in each.positions), default=0)
+        for p in range(newest.partition_count)
+    ]
+    return tuple(map(max, zip(*known, epochs, strict=True)))
+
+
 def _row_of(held: Mapping[MemberId, tuple[int, OwnerEpoch]]) -> Slots:
     """Return the new row: the holder with the greatest position, and those that are equal to it."""
 
@@ -168,5 +222,10 @@ def _row_of(held: Mapping[MemberId, tuple[int, OwnerEpoch]]) -> Slots:
 
     ruler = max(held, key=rank)
     of = held[ruler][1]
-    equal = [member for member in held if member != ruler and held[member][1] == of]
+    equal = [member for member in held if member != ruler and _are_equal(held[member][1], of)]
     return (ruler, *sorted(equal, key=lambda member: held[member][0]))
+
+
+def _are_equal(position: OwnerEpoch, other: OwnerEpoch) -> bool:
+    """Return whether two replicas hold the same."""
+    return (position.epoch, position.leader, position.seq) == (other.epoch, other.leader, other.seq)
