@@ -24,7 +24,8 @@ from phalanx.machine.inputs import Input, LeaveWanted
 from phalanx.node.node import Node
 from phalanx_proof.sim import inspection
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.cluster.world import Observer, World
+from phalanx_proof.sim.cluster.observer import Observer
+from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.fault import FaultKind
 from phalanx_proof.sim.options import HistoryOptions
 from phalanx_proof.sim.planted_bug import PlantedBug

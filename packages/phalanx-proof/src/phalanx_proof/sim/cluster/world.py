@@ -6,21 +6,16 @@ few methods of an `Observer`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Protocol
 
 import msgspec
 
-from phalanx.common.errors import InvariantViolation, PhalanxError
-from phalanx.common.ids import NEVER, MemberId, Millis, member_id
-from phalanx.common.invariant import invariant, known
-from phalanx.common.table import PartitionTable
+from phalanx.common.errors import PhalanxError
+from phalanx.common.ids import MemberId, Millis, member_id
+from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
-from phalanx.disk.blocks import BlockTimes
-from phalanx.disk.replay import LogIsWrong
 from phalanx.disk.restoring import Restoration
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
 from phalanx.machine.inputs import (
@@ -30,26 +25,24 @@ from phalanx.machine.inputs import (
     Received,
     ReceivedTogether,
     Started,
-    Synced,
     TimePassed,
 )
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.wire.codec import message_decoder
-from phalanx.wire.event import Event
 from phalanx.wire.messages import Message, Reply
-from phalanx_proof.sim.cluster.disk import SimDisk
-from phalanx_proof.sim.cluster.disk_contents import find_difference
 from phalanx_proof.sim.cluster.event_queue import EventQueue
 from phalanx_proof.sim.cluster.folder import Crash, SimFolder
+from phalanx_proof.sim.cluster.history_digest import HistoryDigest
 from phalanx_proof.sim.cluster.host import Channel, Host, count_down
+from phalanx_proof.sim.cluster.host_disks import HostDisks
 from phalanx_proof.sim.cluster.network import Network
+from phalanx_proof.sim.cluster.observer import Observer
 from phalanx_proof.sim.cluster.scarce_memory import SHOWN
 from phalanx_proof.sim.cluster.seed_answers import SeedAnswers
 from phalanx_proof.sim.fault import FaultKind
 from phalanx_proof.sim.options import HistoryOptions
 
-DIGEST_AFTER_BYTES = 1 << 16
 CODEC_CHECK_EVERY = 128
 """One in so many delivered messages is encoded, decoded and compared."""
 DIVIDED_AT_ONCE = 3
@@ -59,39 +52,6 @@ EMPTIED_AFTER_MS: Millis = 500
 """So long it takes an operator to empty a folder that is damaged."""
 ROWS_AT_ONCE = 1
 """Pages of staged rows, or events of a cleared journal, in one turn: each is a part of its own."""
-
-
-class Observer(Protocol):
-    """Who watches the history."""
-
-    def on_event(self, host: Host, event: Event, now: Millis) -> None:
-        """Take note of an event that a member recorded."""
-
-    def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
-        """Take note of another table that a member has installed."""
-
-    def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        """Take the answer to a call of the program at a host. `replier`: who answered;
-        its own member where its router gave up.
-        """
-
-    def on_last_input(self, host: Host, now: Millis) -> None:
-        """Take note that the process on this host ends, or can end with the next input: what it alone holds is lost then."""
-
-    def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
-        """Take note of a process that has started or ended."""
-
-    def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
-        """Take note that the process on this host does nothing until a time; 0: it goes on."""
-
-    def on_power_cut(self, now: Millis) -> None:
-        """Take note that machines have lost power while no member ran on any other."""
-
-    def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
-        """Report that reading a member's log back does not give the replicas that it has in memory."""
-
-    def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
-        """Report an error that a member raised, which it must never do."""
 
 
 class World:
@@ -122,6 +82,7 @@ class World:
         self.is_over = False
         """Set by the observer: the history ends here."""
         self._observer = observer
+        self._disks = HostDisks(options, observer, self.queue, self.feed, self.folder_type)
         self._adapt = adapt
         self._touched: list[Host] = []
         """Hosts whose members are asked for their deadlines at the end of this millisecond."""
@@ -132,10 +93,7 @@ class World:
             host.wall_ms = wall_ms
         for host, ppm in zip(self.hosts, options.clock_ppm, strict=False):
             host.clock_ppm = ppm
-        self._hash = hashlib.blake2b(digest_size=16)
-        self._undigested = bytearray()
-        """Input of the digest that it has yet to take in."""
-        self._encode_into = msgspec.msgpack.Encoder().encode_into
+        self._digest = HistoryDigest()
 
     @property
     def now(self) -> Millis:
@@ -143,9 +101,7 @@ class World:
 
     def digest(self) -> str:
         """Return the digest of the history so far: every input and every recorded fact, in order."""
-        self._hash.update(self._undigested)
-        self._undigested.clear()
-        return self._hash.hexdigest()
+        return self._digest.value()
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -173,11 +129,7 @@ class World:
         node = host.node
         if node is None:
             return
-        undigested = self._undigested
-        self._encode_into((self.queue.now, channel.number, what), undigested, -1)
-        if len(undigested) > DIGEST_AFTER_BYTES:
-            self._hash.update(undigested)
-            undigested.clear()
+        self._digest.add((self.queue.now, channel.number, what))
         self.inputs += 1
         if type(what) is list:
             self._handle(host, node, ReceivedTogether(channel.sender, what))
@@ -202,7 +154,7 @@ class World:
         if host.paused_until:
             host.backlog.append((None, (self.feed, host, member, event)))
             return
-        self._encode_into((self.queue.now, host.number, type(event).__name__, event), self._undigested, -1)
+        self._digest.add((self.queue.now, host.number, type(event).__name__, event))
         self.inputs += 1
         self._handle(host, node, event)
 
@@ -223,15 +175,15 @@ class World:
     def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
         now = self.queue.now
         if host.disk is not None and host.disk.log.is_on:
-            if not self._write(host, node):
+            crash = self._disks.write(host, node)
+            if crash is not None:
+                self._crash_writing(host, crash)
                 return
-            self._plan_sync(host)
             if host.folder is not None and (partition := host.folder.draw_copy()) is not None:
                 self.queue.call_at(now, self.feed, host, node.this, CopyToDisk(partition))
         if self._validate_every and self.inputs % self._validate_every == 0:
             node.validate()
-            if host.disk is not None and not host.disk.differs:
-                self._note_difference(host, find_difference(node, host.disk.replay, host.clock(now)))
+            self._disks.compare(host, node)
         shortage = host.shortage
         if shortage is not None:
             effects = shortage.cut(effects)
@@ -248,7 +200,7 @@ class World:
                 replier = _replier(event, reply) or node.this
                 self._observer.on_answer(host, reply, replier, now)
             elif kind is Record:
-                self._encode_into((now, host.number, effect.event), self._undigested, -1)  # type: ignore[union-attr]
+                self._digest.add((now, host.number, effect.event))  # type: ignore[union-attr]  # by its kind
                 self._observer.on_event(host, effect.event, now)  # type: ignore[union-attr]  # by its kind
             elif kind is ViewChanged:
                 self._note_view(host, node, effect.view)  # type: ignore[union-attr]  # by its kind
@@ -271,53 +223,6 @@ class World:
             shortage.strike()
         if finished is not None:
             self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
-
-    def _write(self, host: Host, node: Node) -> bool:
-        """Write what the member has logged, and follow it. Return whether the process goes on behind that."""
-        disk = known(host.disk, "the host has a folder", host=host)
-        if not disk.log.has_new:
-            return True
-        try:
-            disk.write(self.now, self._times(host, node))
-        except Crash as crash:
-            self.points_reached += 1
-            self.crash(host, host.crash_back_ms)
-            if crash.cuts_power:
-                self.cut_power([host])
-            return False
-        except (InvariantViolation, LogIsWrong) as error:
-            if not disk.differs:
-                self._note_difference(host, str(error))
-        return True
-
-    def _plan_sync(self, host: Host) -> None:
-        """Look at a folder again when its next sync begins or ends."""
-        at = host.folder.next_at(self.now) if host.folder is not None else None
-        if at is not None and at < host.looks_at_folder_at:
-            host.looks_at_folder_at = at
-            self.queue.call_at(at, self._look_at_folder, host, at)
-
-    def _look_at_folder(self, host: Host, at: Millis) -> None:
-        if host.looks_at_folder_at != at:
-            return
-        host.looks_at_folder_at, folder = NEVER, host.folder
-        if folder is None or host.node is None or host.node.log is not folder.log:
-            return
-        folder.advance(self.now)
-        if folder.synced_lsn > folder.known_lsn:
-            folder.known_lsn = folder.synced_lsn
-            self.feed(host, host.node.this, Synced(folder.synced_lsn))
-        self._plan_sync(host)
-
-    def _times(self, host: Host, node: Node) -> BlockTimes:
-        shown = host.clock(self.now)
-        return BlockTimes(node.clock.read(shown), shown + host.wall_ms, shown)
-
-    def _note_difference(self, host: Host, why: str) -> None:
-        """Report in what a member's log and its memory differ, once; empty: in nothing."""
-        if why and host.disk is not None:
-            host.disk.differs = True
-            self._observer.on_log_differs(host, why, self.now)
 
     def _on_failure(self, host: Host, error: BaseException) -> None:
         """End a member whose memory ran out, as was drawn; report any other error that it raises."""
@@ -374,7 +279,7 @@ class World:
         host.incarnations += 1
         this = member_id(host.address, self._draw_incarnation())
         try:
-            restoration = self._open_folder(host) if after is None else None
+            restoration = self._disks.open(host) if after is None else None
         except PhalanxError as error:
             if host.folder is not None and host.folder.is_hurt:
                 self.refused_folders += 1
@@ -384,8 +289,11 @@ class World:
                 self._observer.on_broken(host, error, self.now)
             return
         node = self._new_node(host, this, after, restoration)
-        if after is None and host.folder is not None and not self._begin_log(host, node):
-            return
+        if after is None and host.folder is not None:
+            crash = self._disks.begin_log(host, host.folder, node)
+            if crash is not None:
+                self._crash_writing(host, crash)
+                return
         node.grid.follower.undivided.entries_at_once = DIVIDED_AT_ONCE
         node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = ROWS_AT_ONCE
         if self._adapt is not None:
@@ -403,34 +311,6 @@ class World:
             self.seed_answers.begin(host, this)
         if is_leaving:
             self.feed(host, this, LeaveWanted())
-
-    def _open_folder(self, host: Host) -> Restoration | None:
-        """Begin a process with the folder of its host. Return what an earlier process has left there; None: nothing."""
-        if not self.options.disks:
-            return None
-        if not self.options.restarts:
-            host.disk = SimDisk()
-            return None
-        if host.folder is None:
-            host.folder = self.folder_type(f"disk:{self.options.seed}:{host.number}")
-        host.disk, shown = host.folder, host.clock(self.now)
-        restoration = host.folder.begin_process("sim", shown + host.wall_ms, shown)
-        if host.folder.wrong:
-            self._observer.on_log_differs(host, host.folder.wrong, self.now)
-        return restoration
-
-    def _begin_log(self, host: Host, node: Node) -> bool:
-        """Begin the log of a process that has read its folder. Return whether the process goes on behind that."""
-        folder = known(host.folder, "the host has a folder", host=host)
-        try:
-            folder.begin_log(self.now, node.this, self._times(host, node))
-        except Crash as crash:
-            self.points_reached += 1
-            if crash.cuts_power:
-                self.cut_power([host])
-            self.start_later(host, host.crash_back_ms)
-            return False
-        return True
 
     def _new_node(
         self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
@@ -508,6 +388,15 @@ class World:
                 what[0](*what[1:])
             elif channel.is_open and host.member == member:
                 self._deliver(host, channel, what)
+
+    def _crash_writing(self, host: Host, crash: Crash) -> None:
+        """Let a process end within a write to its folder."""
+        self.points_reached += 1
+        if host.node is not None:
+            self._end_process(host, "crashed", delivers_all=False)
+        if crash.cuts_power:
+            self.cut_power([host])
+        self.start_later(host, host.crash_back_ms)
 
     def _crash_if_due(self, host: Host, handled: str) -> None:
         comes_back_after_ms = count_down(host.crash_on, handled)
