@@ -8,6 +8,7 @@ from phalanx.client.core.client_core import ASK_TIMEOUT_MS, ClientCore
 from phalanx.client.core.cluster_affinity import Contact
 from phalanx.client.core.two_clusters import could_be_restart
 from phalanx.common.ids import MemberId, member_id
+from phalanx.common.restored_cluster import restored_root
 from phalanx.common.table import PartitionTable, build_table, unassigned_table
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Send
@@ -220,3 +221,15 @@ def test_ages_may_differ_by_as_much_as_clocks_do() -> None:
     assert could_be_restart(5_000, 5_000)
     assert not could_be_restart(5_100, 5_000)
     assert could_be_restart(day + 10_000, day)
+
+
+def test_a_restored_cluster_is_followed_when_the_own_one_is_gone_and_never_beside_it() -> None:
+    """DU-23: it has another founder, and looks at the addresses of the one that was backed up."""
+    root = restored_root(A, "monday")
+    for age_ms, sought, is_followed in ((ASK_TIMEOUT_MS, "AB", True), (30 * MINUTE, "AB", False)):
+        client = Client()
+        client.lose(A, B)
+        client.tell(C, D, founders=(root,), age_ms=age_ms, sought=sought)
+        assert client.uses(C) is is_followed
+        [told] = client.core.take_remarks()
+        assert ("It has the data of a backup" in told) is is_followed

@@ -1,9 +1,15 @@
 """What members tell of who founded their cluster, and for how long it has existed: through claims, cuts, merges and returns."""
 
+import msgspec
+
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId
-from phalanx.common.quorum import MERGED, first_record, with_merged
+from phalanx.common.quorum import MERGED, QuorumHandover, first_record, with_merged
+from phalanx.common.restored_cluster import is_restored, restored_root, stay_apart
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Finished
 from phalanx.wire import messages as m
+from phalanx.wire.join_events import JoinRequestRefused
 from support.harness import Cluster, address, lone_id
 
 
@@ -88,3 +94,56 @@ def test_a_member_that_was_removed_and_is_alone_goes_on_with_the_age_of_its_clus
     reply = told_by(c, "B")
     assert reply.founders == (founder,)
     assert reply.age_ms >= 140_000
+
+
+# --- clusters that were restored from backups -------------------------------------------------------------------------
+
+
+def restored_beside_living() -> Cluster:
+    """[A,B] and, founded apart, [S,T], whose founder says that it is of backups of the former."""
+    c = Cluster("AB")
+    c.seeds = ""
+    c.join("S")
+    quorum = c.nodes["S"].membership.majority.quorum
+    assert quorum.footing is not None
+    quorum.footing = msgspec.structs.replace(quorum.footing, root=restored_root(c.id("A"), "monday"))
+    c.join("T", seeds="S")
+    c.advance(5_000)
+    return c
+
+
+def test_a_restored_cluster_and_the_living_one_never_merge_whoever_finds_the_other() -> None:
+    """DU-23: 1. A backup of [A,B] is restored as [S,T]. 2. Each looks at an address of the other."""
+    c = restored_beside_living()
+    assert founders(c, "T") == (restored_root(c.id("A"), "monday"),)
+    for here, there in ("AS", "SA"):
+        c.nodes[here].membership.gone.former.remember([address(there)], c.now)
+    c.advance(120_000)
+    assert c.views_of("AS") == ["AB", "ST"]
+    assert set(founders(c, "A")).isdisjoint(founders(c, "S"))
+
+
+def test_a_member_of_the_living_cluster_does_not_join_a_restored_one_that_has_data() -> None:
+    """DU-23: 1. B of [A,B] is cut off and comes back. 2. It finds nobody but [S,T]."""
+    c = restored_beside_living()
+    c.assign("S", rows=["ST"])
+    memory = c.nodes["B"].membership.majority.quorum.memory()
+    c.crash("B")
+    past = FormerIncarnation(ask_first=(c.id("S"),))
+    c.start("B", seeds="", after=Finished("cut off", past.ask_first, past=past, carried=QuorumHandover(memory)))
+    c.advance(60_000)
+    assert c.views_of("S") == ["ST"]
+    assert any(
+        "one of them was restored from backups" in event.reason for event in c.events_of("S", JoinRequestRefused)
+    )
+
+
+def test_sides_of_one_restored_cluster_merge() -> None:
+    root = restored_root(lone_id("A"), "monday")
+    assert not stay_apart((root,), (root,))
+    assert not stay_apart((lone_id("A"),), (lone_id("B"),))
+    assert stay_apart((root,), (lone_id("A"),))
+    assert stay_apart((root,), (restored_root(lone_id("A"), "tuesday"),))
+    assert restored_root(root, "monday") != root
+    assert is_restored(root)
+    assert not is_restored(lone_id("A"))

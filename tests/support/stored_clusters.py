@@ -7,7 +7,7 @@ from pathlib import Path
 from phalanx.disk.segment_head import HEAD_BYTES
 from phalanx.runtime.process.processes import MemberProcess, start_member_process
 
-from .processes import Cluster, wait_for
+from .processes import Cluster, free_port, wait_for
 
 QUICK = (
     "--set=data_dir_is_lasting=true",  # whatever the file system of temporary files is
@@ -62,6 +62,10 @@ class StoredCluster:
         for place, member in self._running.items():
             self._note_port(place, member)
         self.cluster.wait_views()
+
+    def know_ports(self, places: Iterable[int]) -> None:
+        """Choose the addresses of members before any of them runs: all can be started at once."""
+        self._ports = {place: free_port() for place in places}
 
     def _note_port(self, place: int, member: MemberProcess) -> None:
         self._ports[place] = int(member.address.rpartition(":")[2])

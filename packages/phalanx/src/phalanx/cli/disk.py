@@ -1,4 +1,4 @@
-"""`phalanx disk show|check`: look into the data folder of a member, and change nothing."""
+"""`phalanx disk show|check`: look into the data folder of a member, and change nothing. `backup|restore`: copy it to a new one."""
 
 from __future__ import annotations
 
@@ -22,21 +22,28 @@ from phalanx.cli.output import EscapedText, console, print_json, print_line, tab
 from phalanx.common.memory import format_bytes
 from phalanx.common.words import counted
 from phalanx.reports.value_json import as_json
+from phalanx.runtime.disk.backup import FolderCopy, back_up, restore_backup
 from phalanx.runtime.disk.stored_log import StoredLog, read_stored_log
 
 app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
-    help="Look into the data folder (`data_dir`) of a member: what it has, and whether it is whole. Nothing is changed.",
+    help="Look into the data folder (`data_dir`) of a member, back it up, and restore it. The folder itself is not changed.",
 )
 _MOST_DAMAGES = 20
-"""How many damages are report for people."""
+"""How many damages are reported to people."""
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The `data_dir` of a member.", show_default=False)]
+NewFolder = Annotated[
+    Path, typer.Argument(metavar="TO", help="The folder to make: it must not be there yet.", show_default=False)
+]
+Copies = Annotated[
+    bool, typer.Option("--copy", help="Copy all segments, and give none a second name, also on the same file system.")
+]
 
 
 @app.callback()
 def disk() -> None:
-    """Look into the data folder (`data_dir`) of a member: what it has, and whether it is whole. Nothing is changed."""
+    """Look into the data folder (`data_dir`) of a member, back it up, and restore it. The folder itself is not changed."""
 
 
 @app.command()
@@ -83,6 +90,54 @@ def check(folder: Folder, json: Json = False) -> None:
             console().print(EscapedText(f"✓ nothing is damaged: {restart_in_words(report)}"), soft_wrap=True)
     if report["refused"]:
         fail(f"data_dir {log.path}: a member does not start with it: {report['refused']}", FAILED)
+
+
+@app.command()
+def backup(folder: Folder, to: NewFolder, copies: Copies = False, json: Json = False) -> None:
+    """Make a backup of a folder, also while its member runs: what it had at one moment. Run it on the machine of each member.
+
+    On the same file system it takes seconds and hardly any room, because finished segments only get a second name there. It does
+    not read what it backs up: phalanx disk check does. No member starts with a backup; phalanx disk restore makes a folder of it.
+    """
+    _tell_copy(back_up(folder, to, copies=copies), "is a backup", json=json)
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup of a folder.", show_default=False)],
+    to: NewFolder,
+    word: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="WORD",
+            help="Names the restored cluster, such as 2026-11-27: give the same word for the folders of all its members.",
+            show_default=False,
+        ),
+    ],
+    copies: Copies = False,
+    json: Json = False,
+) -> None:
+    """Make a folder of a backup, with which a member of a restored cluster starts. The backup stays as it is.
+
+    The members of all folders that are restored with the same word are one cluster. It never becomes one with that of the backup, which
+    perhaps still runs.
+    """
+    _tell_copy(restore_backup(source, to, word, copies=copies), "is a data_dir", json=json)
+
+
+def _tell_copy(made: FolderCopy, what: str, *, json: bool) -> None:
+    if json:
+        print_json(made._asdict())
+        return
+    linked = f"{made.linked} linked and {format_bytes(made.bytes)} copied"
+    segments = counted(made.segments, "segment")
+    console().print(
+        EscapedText(
+            f"✓ {made.path} {what} of cluster {made.cluster!r}, written by {made.member}: {segments}, {linked}"
+        ),
+        soft_wrap=True,
+    )
 
 
 def _show_log(report: dict[str, Any]) -> None:

@@ -219,6 +219,11 @@ def encode_block(
     return block, own
 
 
+def end_of_block(header: Buffer) -> int:
+    """Return how long the block is that has this header, if it is a valid one."""
+    return BLOCK_BYTES + int(_header_at(header)[3])
+
+
 def decode_block(buffer: Buffer, offset: int, head: SegmentHead, chain: int | None) -> Block | None:
     """Return the block that begins at this offset; None: no valid one does. Raises `UnknownFormat`.
 

@@ -93,7 +93,7 @@ class LogWriter:
         version = index.cluster.view.cluster_version if index.cluster.view is not None else 0
         self.log.add(
             SegmentStart(
-                FORMAT, self._store.store, self._store.start, owner.generation, head.number, self._end, owner.cluster, member,
+                FORMAT, head.store.hex(), self._store.start, owner.generation, head.number, self._end, owner.cluster, member,
                 owner.boot_id, owner.release, version, index.cluster, index.starts(),
             )
         )  # fmt: skip

@@ -10,6 +10,7 @@ from phalanx.common.clock import COUNTER_BITS
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
+from phalanx.common.restored_cluster import is_restored
 from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -48,6 +49,26 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
     return restoration
 
 
+def restore_as(
+    replay: Replay, last_stamp: int, log: ReplicaLog, former: MemberId, founder: MemberId
+) -> Restoration | None:
+    """Return what a folder gives that was restored from a backup, as `restore` does (DU-23).
+
+    `former`: who founded the cluster of the backup. `founder`: who counts as the founder instead.
+    """
+    known = replay.index.cluster
+    is_first = known.footing is not None and known.footing.root == former
+    if known.footing is not None and is_first:
+        # Those that founded clusters which have come to it are founders of the one that was backed up, too.
+        footing = msgspec.structs.replace(known.footing, root=founder, merged=())
+        replay.index.cluster = msgspec.structs.replace(known, footing=footing)
+    restoration = restore(replay, last_stamp, log)
+    if restoration is None or not is_first:
+        return restoration
+    # Nobody else of the new cluster is where members of the former one were, but they are perhaps still there.
+    return restoration._replace(past=msgspec.structs.replace(restoration.past, members=()))
+
+
 def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
     known = replay.index.cluster
     if known.view is None or known.footing is None:
@@ -75,6 +96,10 @@ def _members_of(replay: Replay, footing: QuorumRecord) -> tuple[MemberId, ...]:
     """Return the members of the cluster, as far as the folder names them."""
     known = replay.index.cluster
     listed = [*(known.view.members if known.view is not None else ())]
+    if is_restored(footing.root):
+        return tuple(
+            listed
+        )  # its voters have the addresses of the cluster that was backed up, which perhaps still runs
     for each in (footing.stable, *footing.pending):
         listed += each.voters
     return tuple(dict.fromkeys([*listed, *(known.table.members if known.table is not None else ())]))

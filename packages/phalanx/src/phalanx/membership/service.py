@@ -48,6 +48,7 @@ from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.exclusions import Exclusions
 from phalanx.membership.merge.merging import Merging
+from phalanx.membership.merge.own_side import OwnSide
 from phalanx.membership.outgoing import Heartbeats, ViewPublisher
 from phalanx.membership.partial.resolution import Resolution
 from phalanx.membership.peer_watch import PeerWatch
@@ -157,7 +158,7 @@ class MembershipService:
         self.claim_answers = ClaimAnswers(local, state, self.succession, watch)
         self.divergence = Divergence(local, state, suspicions, publisher)
         self.exclusions = Exclusions(local, state, suspicions, self.incarnation)
-        self.merging = Merging(local, state, table, gone)
+        self.merging = Merging(local, state, gone, OwnSide(local, state, table, quorum.founders))
         awaited = AwaitedMembers(local, state, gone, self.merging.promises)
         self.cluster_version = ClusterVersion(local, state, awaited, self.installation)
 

@@ -370,6 +370,8 @@ class MergeProbe(WireMessage, tag=24, frozen=True):
     """The number of the receiver's question that this answers; 0: none."""
     newest: int = 0
     """The newest version that all members of the asking side speak; 0: `protocol` alone."""
+    founders: tuple[MemberId, ...] = ()
+    """Who founded the asking side's cluster, and those that have merged into it; empty: not told."""
 
 
 class MergeOrder(WireMessage, tag=25, frozen=True):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from phalanx.client.core.staleness import Staleness, judge
 from phalanx.client.core.two_clusters import Side, are_apart, could_be_restart, side_of
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
+from phalanx.common.restored_cluster import is_restored
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.wire.messages import TableReply
@@ -140,9 +141,11 @@ class ClusterAffinity:
     def _goes_over(self, known: Side, other: Side, age_ms: Millis, now: Millis) -> bool:
         """Return whether another cluster, `age_ms` old, is the successor of the known one, which is silent."""
         if self._may_follow(known, other, age_ms, now):
+            is_of_backup = is_restored(other.founders[0])
+            has = "has the data of a backup" if is_of_backup else "does not have the data of the former one"
             self.remarks.append(
                 f"{known.described(self._cluster)} is gone: this client now uses {other.described(self._cluster)}, which was founded "
-                f"later, or has taken all its addresses. It does not have the data of the former one"
+                f"later, or has taken all its addresses. It {has}"
             )
             return True
         self._stay(known, other, age_ms, now)

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from phalanx.common.errors import TwoClusters
 from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.restored_cluster import stay_apart
 from phalanx.common.view import MembersView
 from phalanx.wire.messages import TableReply
 
@@ -69,10 +70,11 @@ def look_for_each_other(one: Side, other: Side) -> bool:
 
 
 def are_apart(one: Side, other: Side) -> bool:
-    """Return whether these are surely two clusters: they have no founder in common, and neither looks for the other."""
+    """Return whether these are surely two clusters: they have no founder in common, and neither looks for the other, or one was
+    restored from a backup."""
     if not one.founders or not other.founders or not set(one.founders).isdisjoint(other.founders):
         return False
-    return not look_for_each_other(one, other)
+    return stay_apart(one.founders, other.founders) or not look_for_each_other(one, other)
 
 
 def conflict_of_seeds(cluster: str, one: Side, other: Side, seed: Address) -> str:

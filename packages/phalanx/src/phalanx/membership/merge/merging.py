@@ -16,19 +16,21 @@ A side joins only one whose cluster version all its members speak (PX-46). Where
 members are upgraded: if the greater side joined it instead, one forgotten member of an older release would take the
 whole cluster back.
 
+A cluster that was restored from backups joins only sides of itself, and no other one joins it (DU-23).
+
 If a master is lost with its promise, the members that come back find each other all the same (`rejoin`).
 """
 
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
-from phalanx.common.versions import PROTOCOL_VERSION, Release, agree, spoken_by_all
+from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.merge.own_side import OwnSide, spoken_by
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.membership.table_news import TableNews
 from phalanx.wire.messages import MergeOrder, MergeProbe
 from phalanx.wire.view_events import OtherSideFound
 
@@ -51,19 +53,14 @@ def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, s
     return (has_data and data_members > 0, data_members, len(view.members), view.version, view.master)
 
 
-def _spoken_by(message: MergeProbe) -> Release:
-    """Return the versions that all members of the asking side speak."""
-    return Release(message.newest or message.protocol, message.protocol)
-
-
 class Merging:
     """Looks for the other side while this member is the master, and answers one that looks for this side."""
 
-    def __init__(self, local: LocalContext, state: MembershipState, table: TableNews, gone: GoneMembers) -> None:
+    def __init__(self, local: LocalContext, state: MembershipState, gone: GoneMembers, side: OwnSide) -> None:
         self._local = local
         self._state = state
-        self._table = table
         self._gone = gone
+        self._side = side
         self._next_look: Millis | None = None
         self._rarity = 1
         self._looked_at = 0
@@ -119,16 +116,10 @@ class Merging:
             self._probe(greater.master, now, greater)
 
     def _probe(self, to: Address | MemberId, now: Millis, about: MembersView | None = None, answers: int = 0) -> None:
-        state = self._state
         if self._asked_at is None or now - self._asked_at > self._patience_ms // 2:
             self._question += 1
             self._asked_at = now
-        config = self._local.config
-        version, maker = (about.version, about.maker) if about is not None else (0, "")
-        spoken = spoken_by_all(state.joined().all_releases().values())
-        probe = MergeProbe(config.cluster, spoken.oldest, config.partition_count, state.joined(),
-                           self._table.has_data, version, maker, self._question, answers, spoken.newest)  # fmt: skip
-        self._local.out.send(to, probe)
+        self._local.out.send(to, self._side.probe(about, self._question, answers))
 
     # --- the other side --------------------------------------------------------------------------------------------
 
@@ -142,15 +133,13 @@ class Merging:
             if theirs.master not in state.members:
                 self._local.out.send(state.master, message)
             return None
-        if not state.is_master or not self._is_other_side(message):
+        if not state.is_master or not self._side.can_be_one_with(message):
             return None
         mine = state.joined()
         self._rarity = 1
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
-        gives_way = side_rank(mine, self._table.has_data) < side_rank(theirs, message.has_data)
-        spoken, other = (
-            (spoken_by_all(mine.all_releases().values()), theirs) if gives_way else (_spoken_by(message), mine)
-        )
+        gives_way = side_rank(mine, self._side.has_data) < side_rank(theirs, message.has_data)
+        spoken, other = (self._side.spoken(), theirs) if gives_way else (spoken_by(message), mine)
         if not spoken.speaks(other.cluster_version):
             whose = "this side's" if gives_way else "the other side's"
             self._record(message, f"{whose} members do not speak cluster version {other.cluster_version}: upgrade them")
@@ -209,19 +198,11 @@ class Merging:
             self._greater = None
         return self._greater[0] if self._greater is not None else None
 
-    def _is_other_side(self, message: MergeProbe) -> bool:
-        config, theirs = self._local.config, message.partition_count
-        if config.cluster != message.cluster or agree(self._local.release, _spoken_by(message)) is None:
-            return False
-        # While the count changes, members are configured with the old and with the new one: a multiple of it.
-        small, large = sorted((theirs, config.partition_count))
-        return small > 0 and large % small == 0 and self._state.members.isdisjoint(message.view.members)
-
     def _record(self, message: MergeProbe, decision: str) -> None:
         theirs, mine = message.view, self._state.joined()
         self._local.out.record(
             OtherSideFound(
                 theirs.master, len(theirs.members), theirs.version, message.has_data,
-                mine.version, len(mine.members), self._table.has_data, decision, "EL-57 EL-62",
+                mine.version, len(mine.members), self._side.has_data, decision, "EL-57 EL-62",
             )
         )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from phalanx.common.evacuation import Link
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of
+from phalanx.common.restored_cluster import stay_apart
 from phalanx.common.versions import Release, range_words
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
@@ -98,7 +99,7 @@ class JoinRefusals:
             return refusal, "CS-09"
         if state.is_master and (refusal := self._why_not_spoken(message.release)):
             return refusal, VERSION
-        if refusal := self._why_other_data(message.stored_root):
+        if refusal := self._why_other_data(message):
             return refusal, OTHER_DATA
         joiner = message.member
         identity, address = incarnation_of(joiner), address_of(joiner)
@@ -112,19 +113,30 @@ class JoinRefusals:
                 return f"the cluster has its maximum of {most} members (max_members)", FULL
         return "", ""
 
-    def _why_other_data(self, root: MemberId) -> str:
+    def _why_other_data(self, message: JoinRequest) -> str:
         """Say why the data of a joiner's folder would be lost here; empty: it has none, or it is this cluster's.
 
         1. The first seed has lost its folder, founds a cluster and is used. 2. The others start with theirs, which have the data of
         the cluster before. 3. Did they join, they would drop it for what is here.
         """
-        founders = self._founders() if root and self._table.has_data else ()
-        if not founders or root in founders:
+        has_data, root = self._table.has_data, message.stored_root
+        founders = self._founders() if has_data or self._local.stored_root else ()
+        known = message.memory.footing.founders if message.memory is not None else ()
+        others = (root,) if root else known
+        if not founders or not others or not set(others).isdisjoint(founders):
             return ""
-        return (
-            f"the joiner's data_dir has the data of the cluster that {root} founded, and this one was founded by {founders[0]} and has "
-            f"data of its own: stop this cluster and start the other one without it, or give the joiner an empty folder"
-        )
+        is_of_backup = stay_apart(founders, others)
+        if root and (has_data or is_of_backup):
+            return (
+                f"the joiner's data_dir has the data of the cluster that {root} founded, and this one was founded by {founders[0]} and has "
+                f"data of its own: stop this cluster and start the other one without it, or give the joiner an empty folder"
+            )
+        if is_of_backup:
+            return (
+                f"the joiner was in the cluster that {others[0]} founded, and this one was founded by {founders[0]}: one of them was "
+                f"restored from backups, so they never become one: start the joiner again, with an empty folder if it has one"
+            )
+        return ""
 
     def _why_not_spoken(self, joiner: Release) -> str:
         """Say why the joiner's build does not fit the cluster, though this member's speaks with it; empty: it fits."""

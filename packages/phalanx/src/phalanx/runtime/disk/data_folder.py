@@ -2,6 +2,7 @@
 
     data_dir/                    0700; files 0600
       LOCK                       locked while a process uses the folder (`folder_lock`)
+      BACKUP                     only in a backup, with which no member starts (`backup_file`)
       STORE                      whose data it is, and how often a process has started with it (`store_file`)
       000000000000.0/            a generation: the next one begins after a failure of the disk
         0000000000000001.log     its segments, by number (`segment_files`)
@@ -22,8 +23,11 @@ import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from phalanx.common.errors import UsageError
 from phalanx.net.forking import tell_forks
+from phalanx.runtime.disk.backup_file import refuse_backup
 from phalanx.runtime.disk.files import FOLDER_MODE, REAL_FILES, Files, reason_of_file_error
 from phalanx.runtime.disk.folder_lock import FolderLock, FolderUser, describe_user
 from phalanx.runtime.disk.mounts import MountedFileSystem, read_mount, warning_about, why_not_lasting
@@ -91,6 +95,7 @@ class DataFolder:
             folder = files.open_folder(None, real)
             undo.callback(files.close, folder)
             _check_rights(files.status(folder), real)
+            refuse_backup(files, folder, real)
             mount = read_mount(real, folder)
             warning = _check_mount(mount, real, is_lasting=is_lasting)
             lock = FolderLock(files, folder, real)
@@ -139,7 +144,7 @@ class DataFolder:
                     "that file back from a backup of the folder, or move the folder away and let the other members give this one its data"
                 )
             store = new_store()
-        self.store = StoreRecord(store.format, store.store, store.created, store.start + 1)
+        self.store = msgspec.structs.replace(store, start=store.start + 1)
         write_store(self.files, self._folder, self.store)
 
     def _has_segments(self, generation: Generation) -> bool:

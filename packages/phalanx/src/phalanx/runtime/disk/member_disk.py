@@ -27,7 +27,7 @@ from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.log_writer import LogOwner, LogWriter
 from phalanx.disk.reading import DataTooLarge, StartTimes, last_stamp, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
-from phalanx.disk.restoring import Restoration, restore
+from phalanx.disk.restoring import Restoration, restore, restore_as
 from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -193,8 +193,8 @@ class MemberDisk:
         )
 
     def _make_head(self, number: int) -> bytes:
-        store = bytes.fromhex(self._folder.store.store)
-        self._heads[number] = head = SegmentHead(number, make_magic(os.urandom(8)), store, self._release)
+        magic = make_magic(os.urandom(8))
+        self._heads[number] = head = SegmentHead(number, magic, self._folder.store.log_id, self._release)
         return encode_head(head)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class MemberDisk:
 
 def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProgress) -> DiskContent:
     """Read a folder back. Raises `UsageError` and `CorruptDataError`."""
-    store = bytes.fromhex(folder.store.store)
+    store = folder.store.log_id
     contents = [read_segment(folder.files, folder.segments_descriptor, each.number) for each in folder.segments()]
     segments: dict[int, Buffer | None] = {
         each.number: each.content if not each.unreadable else None for each in contents
@@ -347,7 +347,11 @@ def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProg
     progress.begin(sum(each.end - each.start for each in found.extents))
     replay = replay_log(segments, store, found, at, may_hold, progress.note)
     first = ReplicaLog(store=_store_of(folder))
-    restoration = restore(replay, last_stamp(found, replay, at), first)
+    stamp, former, founder = last_stamp(found, replay, at), folder.store.founder, folder.store.restored_founder
+    if former:
+        restoration = restore_as(replay, stamp, first, MemberId(former), MemberId(founder))
+    else:
+        restoration = restore(replay, stamp, first)
     appended = first.take()
     return DiskContent(found, restoration, replay, appended.records if appended is not None else [])
 

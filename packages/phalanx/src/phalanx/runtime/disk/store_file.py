@@ -41,6 +41,17 @@ class StoreRecord(msgspec.Struct, frozen=True):
     """When, by the clock of the machine."""
     start: int
     """How often a process has started with this folder, the present one included."""
+    log: str = ""
+    """The identity in the folder's log, where the folder was restored from a backup: that of the folder which wrote it; empty: its own."""
+    founder: str = ""
+    """Who founded the cluster of that backup; empty: the folder was not restored."""
+    restored_founder: str = ""
+    """Who counts as the founder instead."""
+
+    @property
+    def log_id(self) -> bytes:
+        """Return the identity that the heads of its segments have."""
+        return bytes.fromhex(self.log or self.store)
 
 
 class _Format(msgspec.Struct):
@@ -74,7 +85,9 @@ def decode_store(content: bytes, place: str) -> StoreRecord:
         store = msgspec.json.decode(line, type=StoreRecord)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{_broken(place)} ({error})") from error
-    if not _ID.fullmatch(store.store) or store.start < 0 or not store.created.isprintable():
+    ids = (store.store, store.log or store.store)
+    texts = store.created + store.founder + store.restored_founder
+    if not all(map(_ID.fullmatch, ids)) or store.start < 0 or not texts.isprintable():
         raise UsageError(_broken(place))
     return store
 

@@ -68,7 +68,7 @@ class StoredLog:
         """The oldest first; the last one is the one that was read. Empty: the folder was never written to."""
         self.segments = segments
         """By number what is in each; None: the disk does not give it back."""
-        self._store_id = bytes.fromhex(store.store)
+        self._store_id = store.log_id
         self.found: LogScan = scan(segments, self._store_id)
         self.now_ms = int(time.monotonic() * 1000)
         """The time for which `replay` counts, on the clock of this process."""
