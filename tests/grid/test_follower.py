@@ -34,7 +34,7 @@ class Backup:
         ownership = Ownership(B, NodeConfig())
         ownership.is_former = self.former.__contains__  # type: ignore[method-assign, assignment]
         memory = MemoryGuard(B, tuple, self.out)
-        self.follower = Follower(ownership, memory, GridClock(), CopyFlow(self.out, 1), lambda *_: None)
+        self.follower = Follower(ownership, memory, GridClock(), CopyFlow(self.out, 1))
         self.table(rows, version)
 
     def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:
@@ -256,7 +256,7 @@ def test_a_copy_that_the_master_of_another_side_ordered_ends_with_the_table_of_t
     b.former.add(L)
     b.table("AC", 5, reconfirmed=True)
     assert b.entries is None
-    assert b.follower.incoming == {}
+    assert b.follower.incoming.open == {}
 
 
 @pytest.mark.parametrize("epoch", [4, 7])
@@ -267,7 +267,7 @@ def test_a_copy_that_the_new_master_ordered_stays_when_its_first_table_comes_beh
     b.former.add(L)
     b.table("AC", 5, reconfirmed=True)
     assert b.entries == {KEY: OLD}
-    assert set(b.follower.incoming) == {0}
+    assert set(b.follower.incoming.open) == {0}
 
 
 def test_a_copy_under_way_that_the_master_of_another_side_ordered_ends_too() -> None:
@@ -286,7 +286,7 @@ def test_no_copy_is_begun_that_a_former_master_has_ordered() -> None:
     b.former.add(L)
     b.order(A, 7, 0, 7, L)
     assert b.follower.copies == {}
-    assert b.follower.incoming == {}
+    assert b.follower.incoming.open == {}
 
 
 def test_what_a_former_master_ordered_goes_when_the_table_lists_this_member_no_more() -> None:

@@ -177,7 +177,7 @@ def test_one_without_any_entry_leaves_at_once() -> None:
     c = whole("AB", "AB", "BA")
     c.crash("B")
     c.advance(10_000)
-    for replica in c.nodes["A"].grid.all_replicas():
+    for replica in c.nodes["A"].grid.held.all():
         replica.maps.clear()
     c.leave("A")
     c.settle()

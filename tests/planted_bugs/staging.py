@@ -117,7 +117,7 @@ def _remember_as(node: Node, kind: type[Staged]) -> None:
     """Give all replicas that a member holds such a memory."""
     followed = node.grid.follower
     copies = [copy.replica for copy in followed.copies.values()]
-    for replica in [*node.grid._replicas(), *followed.undivided.replicas(), *copies]:
+    for replica in [*node.grid.held.complete(), *followed.undivided.replicas(), *copies]:
         replica.staged.__class__ = kind
 
 

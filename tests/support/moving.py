@@ -229,7 +229,7 @@ class Moving:
             assert c.row(name) == row
             assert c.entries(name) == (entries if name in row else None), name
             outgoing, followed = node.grid.outgoing, node.grid.follower
-            assert (outgoing.active, outgoing.sealed, followed.incoming, followed.copies) == ({}, {}, {}, {}), name
+            assert (outgoing.active, outgoing.sealed, followed.incoming.open, followed.copies) == ({}, {}, {}, {}), name
             assert node.grid.leader.unsettled == {}, name
 
     def check_outcomes(self) -> None:

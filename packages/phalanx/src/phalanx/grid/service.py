@@ -7,7 +7,7 @@ does nothing. What a request does is in `requests`, how writes reach backups and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from phalanx.common.clock import GridClock
 from phalanx.common.errors import ErrorCode
@@ -23,12 +23,12 @@ from phalanx.grid.replica.map_store import STILL
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
-from phalanx.grid.replication.copying import ENTRY_BYTES
 from phalanx.grid.replication.disk_guard import DiskGuard
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.expiry import Expirer
 from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.follower import Follower
+from phalanx.grid.replication.held_replicas import HeldReplicas
 from phalanx.grid.replication.journal_settings import JournalChanges
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.map_rules import rules_of
@@ -78,8 +78,8 @@ class GridService:
         self.ownership = ownership
         self.guard = guard
         self.clock = clock
-        self.memory = memory = MemoryGuard(self.this, self.all_replicas, outbox, lambda: self.waiting.held_bytes)
-        memory.data.owned = self._owned_replicas
+        self.memory = memory = MemoryGuard(self.this, lambda: self.held.all(), outbox, lambda: self.waiting.held_bytes)
+        memory.data.owned = lambda: self.held.owned()
         self.disks = DiskGuard(self.this, memory, guard, outbox)
         self.waiting = WaitingRequests(memory.take)
         self.parked = ParkedRequests(self.waiting, outbox)
@@ -87,18 +87,17 @@ class GridService:
         self.leader = Leader(ownership, memory, clock, outbox)
         self.copies = CopyFlow(outbox, config.copy_chunk_bytes, config.migration_latency_target_ms)
         self.traffic = self.copies.traffic
-        self.disk_copies = DiskCopies(ownership.log, self.copies, self.find_replica, lambda: len(ownership.owned))
-        self.follower = Follower(ownership, memory, clock, self.copies, self.disk_copies.on_step)
+        self.follower = Follower(ownership, memory, clock, self.copies)
+        self.held = HeldReplicas(ownership, self.follower)
+        self.disk_copies = DiskCopies(ownership.log, self.copies, self.held.find, lambda: len(ownership.owned))
         self.split_queue = PartitionsAwaitingSplit(ownership.awaiting_split, self.follower.undivided, self.parked, self)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the probe of an owner that has a newer view than this member, or a table with more partitions."""
         self._anti_entropy = AntiEntropy(ownership, config.anti_entropy_interval_ms)
-        self._purger = TombstonePurger(config.tombstone_ms, clock, self._replicas)
-        self.kept_replicas: Callable[[], list[Replica]] = list
-        """Returns the replicas of former incarnations that are not merged yet."""
+        self._purger = TombstonePurger(config.tombstone_ms, clock, self.held.complete)
         self.reads = Reads(ownership, self.leader.idle_maps, clock)
         self.evictor = Evictor(self.leader, ownership)
-        self.staging = OwnerStaging(self.leader, ownership, self.parked, self.evictor, self.disk_copies.on_step)
+        self.staging = OwnerStaging(self.leader, ownership, self.parked, self.evictor)
         self.journal_changes = JournalChanges(self.leader, ownership)
         self.outgoing = OutgoingMigrations(ownership, self.staging, self.journal_changes, outbox)
         self._expirer = Expirer(self.leader, ownership)
@@ -121,35 +120,6 @@ class GridService:
     def knows(self, partition: int) -> bool:
         """Return whether there is such a partition; before the first table any number can be right."""
         return partition < len(self.ownership.owned) or not self.ownership.table.version
-
-    def find_replica(self, partition: int) -> Replica | None:
-        """Return the complete replica of a partition; None: this member holds none."""
-        owned = self.ownership.find_owned(partition)
-        return owned.replica if owned is not None else self.follower.replicas.get(partition)
-
-    def count_live_bytes(self) -> int:
-        """Return the size of all entries in the complete replicas, as they are in copies."""
-        return sum(self.replica_sizes().values())
-
-    def replica_sizes(self) -> dict[int, int]:
-        """Return the size of the entries in the complete replica of each partition, as they are in copies."""
-        replicas = self.follower.replicas | {owned.number: owned.replica for owned in self.ownership.all_owned()}
-        return {
-            partition: sum([store.held_bytes + ENTRY_BYTES * len(store.entries) for store in replica.maps.values()])
-            for partition, replica in replicas.items()
-        }
-
-    def _owned_replicas(self) -> list[Replica]:
-        return [owned.replica for owned in self.ownership.all_owned()]
-
-    def _replicas(self) -> list[Replica]:
-        """Return all complete replicas that are split as the table says."""
-        return [*self._owned_replicas(), *self.follower.replicas.values()]
-
-    def all_replicas(self) -> list[Replica]:
-        """Return all replicas at this member, also those that are still arriving, being split, or kept after a merge."""
-        copies = [copy.replica for copy in self.follower.copies.values()]
-        return [*self._replicas(), *self.follower.undivided.replicas(), *copies, *self.kept_replicas()]
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
@@ -174,7 +144,7 @@ class GridService:
                 self.ownership.find_owned(partition) is None, "no half of a partition is served", partition=partition
             )
             invariant(partition not in self.follower.replicas, "a replica is here once", partition=partition)
-        for replica in self._replicas():
+        for replica in self.held.complete():
             for name, store in replica.maps.items():
                 is_plain = store.is_plain
                 store.look_again()
@@ -223,7 +193,7 @@ class GridService:
             # split.
             is_divided, self.ownership.owned = False, [None] * table.partition_count
         if before.maps != table.maps and (self.ownership.rules.counts_reads or counted):
-            for replica in [each.replica for each in self.ownership.all_owned()]:
+            for replica in self.held.owned():
                 self.reads.follow_settings(replica)
         is_same = not is_divided and before.members == table.members and before.maps == table.maps and not reconfirmed
         outcomes = {(each.partition, each.base_version): each.committed for each in fact.completed}
@@ -491,7 +461,7 @@ class GridService:
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return what a new master must know besides the table (DL-29)."""
-        states = [*self.outgoing.states(), *self.follower.incoming.values()]
+        states = [*self.outgoing.states(), *self.follower.incoming.open.values()]
         return tuple(states), tuple(self.follower.unknown_epochs())
 
     # --- time ------------------------------------------------------------------------------------------------------

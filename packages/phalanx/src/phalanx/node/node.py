@@ -166,7 +166,7 @@ class Node:
         self.data_merging = DataMerging(orphaned, ownership, self.grid.follower, self.grid.copies)
         if restored is not None:
             self.grid.follower.restore(restored)
-        self.grid.kept_replicas = orphaned.all_replicas
+        self.grid.held.kept = orphaned.all_replicas
         self._released = self.grid.parked.released
         self._room = SERVED_IN_A_TURN
         """How many parked requests can still be served in this turn."""
@@ -467,7 +467,7 @@ class Node:
         return self.grid.stored()
 
     def _has_entries(self) -> bool:
-        return any(replica.maps for replica in (*self.grid.all_replicas(), *self.grid.follower.replicas.values()))
+        return any(replica.maps for replica in self.grid.held.all())
 
     def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """End this incarnation for its callers: others serve what it held."""

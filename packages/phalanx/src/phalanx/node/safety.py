@@ -38,11 +38,12 @@ class SafetyInquiries:
         self._out.send(caller, not_joined(request) if view is None else self._safety(request, view, now))
 
     def _safety(self, request: GetSafety, view: MembersView, now: Millis) -> SafetyReply:
-        grid, table = self._grid, self._grid.table
+        grid, table, memory = self._grid, self._grid.table, self._grid.memory
+        this = grid.this
         configured = table.maps.depth + 1
         wanted = min(configured, max(len(view.data_members), 1))
         present = [member in view for member in table.members]
-        mine = table.members.index(grid.this) if grid.this in table.members else HOLE - 1
+        mine = table.members.index(this) if this in table.members else HOLE - 1
         held = [row for row in table.rows if mine in row]
         copies = [sum(present[i] for i in row if i != HOLE) for row in held]
         disks = grid.disks
@@ -52,11 +53,11 @@ class SafetyInquiries:
         late = [partition for partition, each in grid.leader.unsettled.items() if each.has_late_backup(now)]
         # Their backups are asked what they have when they are divided.
         late += [partition for partition in grid.split_queue.partitions if len(table.replicas(partition)) > 1]
-        migrating = {*grid.outgoing.active, *grid.follower.incoming}
+        migrating = {*grid.outgoing.active, *grid.follower.incoming.open}
         suspected = sorted(self._membership.suspicions.suspected)
         return SafetyReply(
             request.id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
             self._orphaned.partition_count(), self._orphaned.entry_count(),
-            grid.memory.used, grid.memory.limit, self.event_log_problem, self.restart_wait, self.disk, one_disk, disks.problem,
+            memory.used, memory.limit, self.event_log_problem, self.restart_wait, self.disk, one_disk, disks.problem,
         )  # fmt: skip

@@ -58,6 +58,7 @@ class DiskCopies:
         self._replica = Replica()
         self._out = _IntoLog(log, self._replica)
         self._next_at: Millis = 0
+        log.note_step = self.on_step
         self.alarm = Alarm(self)
 
     def __repr__(self) -> str:

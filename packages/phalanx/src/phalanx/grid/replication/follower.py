@@ -21,11 +21,12 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import maps_consumed_by, snapshot_made_by
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.grid.replication.flow_control import CopyFlow
+from phalanx.grid.replication.follower_rules import believes, is_older_than_loss, may_hold
 from phalanx.grid.replication.held_acks import Acks, HeldAcks, send_acks
 from phalanx.grid.replication.memory_guard import MemoryGuard
+from phalanx.grid.replication.migration_destination import IncomingMigrations, refusal_to_commit
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
-from phalanx.grid.replication.replica_log import StepObserver
 from phalanx.grid.replication.restored import RestoredReplicas, SetAside
 from phalanx.machine.facts import ReplicasSetAside
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
@@ -47,16 +48,12 @@ from phalanx.wire.messages import (
     ReplicateStaged,
     ReplicateUpdates,
 )
-from phalanx.wire.table_events import MigrationFinalized
 
 
 class Follower:
     """The replicas at this member that follow an owner elsewhere, and the copies that arrive."""
 
-    def __init__(
-        self, ownership: Ownership, memory: MemoryGuard, clock: GridClock, flow: CopyFlow, on_step: StepObserver
-    ) -> None:
-        """`on_step`: mends the copy that is under way to the disk."""
+    def __init__(self, ownership: Ownership, memory: MemoryGuard, clock: GridClock, flow: CopyFlow) -> None:
         self.this = ownership.this
         self._ownership = ownership
         self._log = ownership.log
@@ -64,8 +61,7 @@ class Follower:
         """Partition to a complete replica."""
         self.copies: dict[int, IncomingCopy] = {}
         """Partition to a copy that is arriving."""
-        self.incoming: dict[int, ActiveMigration] = {}
-        """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
+        self.incoming = IncomingMigrations(ownership.this, flow.out)
         self.acks: Acks = {}
         """What is acknowledged at the end of this input."""
         self.held_acks = HeldAcks(ownership.log, flow.out)
@@ -78,7 +74,6 @@ class Follower:
         """
         self._aside: list[SetAside] = []
         """What was read from the folder, where the cluster goes on with other replicas; until it is taken (`take_aside`)."""
-        self._on_step = on_step
         self._owns = ownership.owns
         self._out = flow.out
         self._clock = clock
@@ -148,7 +143,7 @@ class Follower:
                 self._log.add(message)
             if is_step:
                 made = snapshot_made_by(replica, message)  # type: ignore[arg-type]  # it is one
-                self._on_step(partition, needed, made, message.map)
+                self._log.note_step(partition, needed, made, message.map)
         if message.seq <= replica.seq:
             if now >= self._log.late_from or self._ownership.rules.is_always(message.map):
                 self.held_acks.add(sender, partition, message.epoch, replica.seq)
@@ -226,7 +221,7 @@ class Follower:
             self.copies[partition] = IncomingCopy(sender, message)
             self._log.add(CopyBegun(message, sender, -1, False))
             if message.migration is not None:
-                self.incoming[partition] = ActiveMigration(partition, base_version, message.migration)
+                self.incoming.open[partition] = ActiveMigration(partition, base_version, message.migration)
 
     def on_copy_chunk(self, sender: MemberId, message: CopyChunk, now: Millis) -> None:
         partition = message.partition
@@ -243,7 +238,7 @@ class Follower:
         self._log.add(message, to_copy=True)
         if copy.base_version and self._memory.is_full and not message.last:
             self.drop_copy(partition)
-            self.incoming.pop(partition, None)
+            self.incoming.drop(partition)
             self._refuse_copy(sender, partition, message.copy_id)
             return
         self._out.send(sender, CopyAck(partition, message.copy_id, message.index, self._traffic.is_there(now)))
@@ -267,7 +262,7 @@ class Follower:
         """Drop the incomplete copies from a peer whose connection is lost: some of their messages can be lost."""
         for partition in [p for p, copy in self.copies.items() if copy.source == peer]:
             self.drop_copy(partition)
-            self.incoming.pop(partition, None)
+            self.incoming.drop(partition)
 
     def drop_copy(self, partition: int) -> None:
         """Drop the copy of a partition that is arriving, if there is one."""
@@ -310,11 +305,10 @@ class Follower:
         if self._table is None:
             for partition in [p for p, copy in self.copies.items() if copy.partition_count != table.partition_count]:
                 self.drop_copy(partition)
-                self.incoming.pop(partition, None)
+                self.incoming.drop(partition)
             for partition in [p for p in self.replicas if p >= table.partition_count]:
                 self._drop(partition)
-            for partition in [p for p in self.incoming if p >= table.partition_count]:
-                del self.incoming[partition]
+            self.incoming.drop_beyond(table.partition_count)
         if table.is_assigned and self.restored is not None:
             awaited = self.restored.awaited_by(table)
             here = {p for p in self.restored.replicas if p < table.partition_count and self.this in table.replicas(p)}
@@ -325,7 +319,7 @@ class Follower:
         self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1
         rows, versions = table.rows, table.versions
-        for partition in [p for p in self.incoming if mine not in rows[p]]:
+        for partition in [p for p in self.incoming.open if mine not in rows[p]]:
             self._end_former_order(partition, table, outcomes, reconfirmed=reconfirmed)
         held = self._held()
         for partition in [p for p in held if mine not in rows[p]]:
@@ -336,9 +330,8 @@ class Follower:
             copy = self.copies[partition]
             if max(copy.base_version, copy.replica.epoch - 1) < versions[partition]:
                 self.drop_copy(partition)
-        for partition in [p for p, state in self.incoming.items() if versions[p] > state.base_version]:
-            self._finalize(self.incoming.pop(partition), table, outcomes)
-        for partition in [p for p, replica in self._held().items() if self._is_older_than_loss(replica, p, table)]:
+        self.incoming.end_passed(table, outcomes)
+        for partition in [p for p, replica in self._held().items() if is_older_than_loss(replica, p, table, self.this)]:
             self._drop(partition)
         if reconfirmed:
             self._end_unknown_rules(table)
@@ -361,8 +354,8 @@ class Follower:
         `former_count`: the number of partitions before.
         """
         self.undivided.begin_all()
-        for partition in sorted(self.incoming):
-            self._finalize(self.incoming.pop(partition), table, outcomes)
+        for partition in sorted(self.incoming.open):
+            self.incoming.end(partition, table, outcomes)
         for partition in list(self.copies):
             self.drop_copy(partition)
         restored = self.restored.divided_for(table, former_count, self._log) if self.restored is not None else None
@@ -379,7 +372,7 @@ class Follower:
             partition: held[partition]
             for partition in sorted(held)
             if any(
-                self.this in table.replicas(child) and not self._is_older_than_loss(held[partition], child, table)
+                self.this in table.replicas(child) and not is_older_than_loss(held[partition], child, table, self.this)
                 for child in children_of(partition, table.partition_count, former_count)
             )
         }
@@ -390,20 +383,6 @@ class Follower:
         if restored is not None:
             self.restored = restored
             self.replicas.update(restored.replicas)
-
-    def _finalize(
-        self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
-    ) -> None:
-        """Record how a migration to this member has ended, as the table says."""
-        step, partition = state.migration, state.partition
-        before, after = step.destination_current_index, step.destination_new_index
-        version = table.versions[partition]
-        # A commit of this member itself may not be among the master's outcomes yet.
-        by_itself = version == state.base_version + 1 and table.slots(partition)[after:][:1] == (self.this,)
-        committed = outcomes.get((partition, state.base_version), by_itself)
-        self._out.record(
-            MigrationFinalized(partition, state.base_version, "destination", before, after, committed, version)
-        )
 
     def _end_former_order(
         self, partition: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
@@ -423,27 +402,15 @@ class Follower:
             replica.ordered_for, replica.ordered_by = -1, None
             if reconfirmed:
                 self._drop(partition)  # The new master's table does not know its owner's epoch either.
-        self._finalize(self.incoming.pop(partition), table, outcomes)
+        self.incoming.end(partition, table, outcomes)
 
     def _is_over(self, ordered_by: MemberId | None) -> bool:
         return ordered_by is not None and self._ownership.is_former(ordered_by)
 
     def refusal_to_commit(self, message: MigrationCommit) -> str | None:
         """Say why this member must refuse to commit a migration; None: it can commit."""
-        replica = self.replicas.get(message.partition)
-        if replica is None:
-            return "the replica is not complete"
         is_listed = self._table is not None and self.this in self._table.replicas(message.partition)
-        if not is_listed and replica.ordered_for != message.base_version:
-            return "the replica was copied for another migration"
-        moves_ownership = message.migration.destination_new_index == 0
-        if (
-            replica.epoch != message.epoch
-            or replica.seq < message.seq
-            or (moves_ownership and replica.seq != message.seq)
-        ):
-            return f"the replica is at {replica.epoch}:{replica.seq}, the owner's was at {message.epoch}:{message.seq}"
-        return None
+        return refusal_to_commit(self.replicas.get(message.partition), is_listed, message)
 
     def unknown_epochs(self) -> list[OwnerEpoch]:
         """Return the rules that replicas here follow and that are newer than the table."""
@@ -477,7 +444,7 @@ class Follower:
         self.replicas.clear()
         self.undivided.clear()
         self.copies.clear()
-        self.incoming.clear()
+        self.incoming.open.clear()
         self.held_acks.end()
 
     def _end_unknown_rules(self, table: PartitionTable) -> None:
@@ -499,38 +466,8 @@ class Follower:
                 replica.begin_epoch(table.births[partition], f"none, at {self.this}")
                 self._log.add(EpochBegun(partition, replica.epoch, replica.leader, replica.ended))
 
-    def _is_older_than_loss(self, replica: Replica, partition: int, table: PartitionTable) -> bool:
-        """Return whether the partition was lost after this replica's epoch, so that the replica can lack confirmed
-        writes.
-
-        An exception is a replica that followed the owner of the new partition for a while: 1. A new master publishes
-        the table that it found, then one in which O begins a lost partition anew, with B as its backup. 2. O has both
-        tables; B has an older one, follows O and confirms writes. 3. The first table comes to B. It does not know O's
-        epoch, so B follows no owner. 4. The second table comes. B has its entries from O, since the loss, and keeps
-        them (`Replica.ended`).
-        """
-        birth = table.births[partition]
-        begins_here = table.owner(partition) == self.this and table.versions[partition] == birth
-        return replica.epoch < birth and (replica.ended < birth or begins_here)
-
     def _believes(self, sender: MemberId, partition: int, epoch: int) -> bool:
-        """Return whether the sender can be the partition's owner since that epoch.
-
-        If the table is older than the epoch that the replica here follows, the table's owner is deposed and not
-        believed.
-        """
-        table, replica = self._table, self._find(partition)
-        followed = replica.epoch if replica is not None else -1
-        if table is None:
-            return epoch > followed
-        known = table.versions[partition]
-        return (followed <= known and table.owner(partition) == sender) or epoch > max(followed, known)
+        return believes(self._table, self._find(partition), sender, partition, epoch)
 
     def _may_hold(self, partition: int, epoch: int) -> bool:
-        """Return whether the table lists this member, or can still list it: it is too old for the epoch, or has a copy
-        to commit.
-        """
-        table, replica = self._table, self.replicas.get(partition)
-        if table is None or epoch > table.versions[partition] or self.this in table.replicas(partition):
-            return True
-        return replica is not None and replica.ordered_for >= table.versions[partition]
+        return may_hold(self._table, self.replicas.get(partition), self.this, partition, epoch)

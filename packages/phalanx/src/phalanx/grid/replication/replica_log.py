@@ -42,7 +42,7 @@ class ReplicaLog:
     """Numbers the records of one member's log, and holds them until the driver takes them."""
 
     __slots__ = (
-        "_held_lsn", "_keys", "_lag_ms", "_map", "_marks", "_partition_count", "_records", "_values", "is_on", "last_lsn", "late_from", "store",
+        "_held_lsn", "_keys", "_lag_ms", "_map", "_marks", "_partition_count", "_records", "_values", "is_on", "last_lsn", "late_from", "note_step", "store",
         "synced_lsn", "wanted_lsn",
     )  # fmt: skip
 
@@ -61,6 +61,8 @@ class ReplicaLog:
         """The number of the last record that is known to be synced."""
         self.wanted_lsn = last_lsn
         """The number of the last record for whose sync somebody waits."""
+        self.note_step: StepObserver = _ignore
+        """Is told of each step with staged rows that is in the log: it mends the copy under way to the disk (`DiskCopies`)."""
         self.late_from = NEVER
         """From when on all writes wait for their sync, because records do for too long; 0: for another reason."""
         self._lag_ms = lag_ms
@@ -181,3 +183,7 @@ class ReplicaLog:
             return None
         records, self._records = self._records, []
         return Appended(self.last_lsn - len(records) + 1, records)
+
+
+def _ignore(partition: int, needed: Collection[str], made: str, of: str) -> None:
+    """Ignore a step: nothing is copied to a disk."""

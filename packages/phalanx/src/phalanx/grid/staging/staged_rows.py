@@ -28,7 +28,6 @@ from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.parked_requests import ParkedRequests
-from phalanx.grid.replication.replica_log import StepObserver
 from phalanx.grid.serving.turns import PAUSE_MS, ROWS_AT_ONCE
 from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ReplicateStaged
@@ -47,10 +46,7 @@ def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
 class OwnerStaging:
     """Carries out steps in the partitions that this member owns, and drops abandoned hidden maps there."""
 
-    def __init__(
-        self, leader: Leader, ownership: Ownership, parked: ParkedRequests, evictor: Evictor, on_step: StepObserver
-    ) -> None:
-        """`on_step`: mends the copy that is under way to the disk."""
+    def __init__(self, leader: Leader, ownership: Ownership, parked: ParkedRequests, evictor: Evictor) -> None:
         self._leader = leader
         self._ownership = ownership
         self._parked = parked
@@ -62,7 +58,6 @@ class OwnerStaging:
         """Map and job to when a hidden map of the job was last used here, in any partition, or first seen."""
         self._look_at: Millis | None = None
         """When to search for abandoned hidden maps; None: no hidden maps are known here."""
-        self._on_step = on_step
         self.unplaced = ownership.unplaced
         self._place_at: Millis = 0
         """When the next turn for `unplaced` is due."""
@@ -182,7 +177,7 @@ class OwnerStaging:
         made = made if made in replica.maps else ""
         if owned.streams:
             owned.on_step(needed, made, message.map, now)
-        self._on_step(owned.number, needed, made, message.map)
+        self._ownership.log.note_step(owned.number, needed, made, message.map)
         if self._evictor.is_on and step in (StagedStep.APPLY, StagedStep.REPLACE):
             self._evictor.after_write(owned, message.map, 0, now)
 

@@ -60,7 +60,7 @@ class DiskDriver:
             lambda lsn: group.call(member.feed, Synced(lsn)),
             member.break_off,
         )
-        self.disk.begin(user, lambda: member.node.grid.replica_sizes(), timeout_s)
+        self.disk.begin(user, lambda: member.node.grid.held.sizes(), timeout_s)
 
     def follow_input(self) -> None:
         """Let a sync begin behind the other inputs of this turn, if somebody waits for one: it is for all of them."""
@@ -79,7 +79,7 @@ class DiskDriver:
         if self._member.is_over:
             return
         self.disk.write()
-        if (partition := self.disk.find_copy(self._member.node.grid.count_live_bytes)) is not None:
+        if (partition := self.disk.find_copy(self._member.node.grid.held.count_bytes)) is not None:
             self._member.feed(CopyToDisk(partition))
 
     def end(self, *, is_orderly: bool) -> None:
