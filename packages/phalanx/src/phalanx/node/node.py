@@ -31,7 +31,7 @@ from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
 from phalanx.machine.alarms import Alarm, Alarms
-from phalanx.machine.effects import Effect, Finished, TableChanged, ViewChanged
+from phalanx.machine.effects import Effect, TableChanged, ViewChanged
 from phalanx.machine.facts import (
     DisksKnown,
     EvacuationOver,
@@ -75,6 +75,7 @@ from phalanx.membership.service import MembershipService
 from phalanx.node.counting import Counts
 from phalanx.node.departure_reasons import DepartureReasons
 from phalanx.node.history import History
+from phalanx.node.incarnation_end import last_record
 from phalanx.node.inquiries import HistoryInquiries, Inquiries
 from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.pause_detection import PauseDetection
@@ -86,7 +87,7 @@ from phalanx.node.table_wish import TableWish
 from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
-from phalanx.wire.disk_records import ClusterLeft, IncarnationEnded, TableRecord
+from phalanx.wire.disk_records import TableRecord
 from phalanx.wire.message import WireMessage
 from phalanx.wire.table_messages import StoredSide
 
@@ -480,18 +481,8 @@ class Node:
 
     def _log_end(self) -> None:
         """Log what becomes of the replicas that this incarnation had."""
-        if any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in self._out.effects):
-            # The next incarnation takes over what was read and no cluster has taken up, as it is.
-            stored = self._stored()
-            if stored is None or self.installed_table.is_assigned:
-                dormant = tuple(each.partition for each in stored.positions) if stored is not None else ()
-                self.log.add(IncarnationEnded(dormant))
-        elif self.membership.leaves_others():
-            # 1. All members are stopped at once. 2. Nobody can take from the others what they hold. 3. All are started again.
-            keeps = self._stored() is not None or self.this in self.installed_table.table.members
-            self.log.add(ClusterLeft(keeps))
-        elif (record := self.membership.last_view_record()) is not None:
-            # The last one that leaves keeps all that it has, also the votes: it can be started again.
+        stored, table = self._stored(), self.installed_table.table
+        if (record := last_record(self._out.effects, self.this, self.membership, stored, table)) is not None:
             self.log.add(record)
 
     def _refuse(self, caller: Target, request: m.Request, now: Millis) -> None:
