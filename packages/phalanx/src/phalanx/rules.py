@@ -118,7 +118,7 @@ WORDS = {
     "DU-22": "of two present members with one folder, or a copy of it, one is refused",
     "DU-24": "a process that has read a cluster from its folder founds no other one",
     "DU-29": "nothing is served before the majority of the last stable view and a holder of each partition are back",
-    "DU-30": "the newest row of a partition counts, and of its holders the greatest position",
+    "DU-30": "the newest row of a partition counts that a side with the majority has given, and of its holders the greatest position",
     "DU-32": "a partition whose last holders have it in their folders waits for one of them, and never begins empty by itself",
     "DU-33": "a cluster that waits says for whom",
     "DU-41": "a member whose disk has failed acknowledges no write",
