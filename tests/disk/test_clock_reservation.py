@@ -8,7 +8,7 @@ from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.ids import MemberId, Millis
 from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.clock_reservation import LEAST_LEFT_MS, RESERVED_MS, ClockReservation
-from phalanx.disk.reading import StartTimes, last_stamp
+from phalanx.disk.reading import StartTimes, find_clock_start
 from phalanx.disk.replay import Replay
 from phalanx.disk.scanning import LogScan
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -49,7 +49,7 @@ def begin_again(scan_times: BlockTimes, written_by: str, records: list[LogRecord
     segment = SegmentStart(FORMAT, "", 1, 0, 1, None, "test", MemberId("A"), written_by, "", 9, KnownCluster())
     found = LogScan((), None, 0, False, None, (), scan_times, segment, (), ())
     clock = GridClock(at.wall_ms - at.mono_ms)
-    clock.restore(last_stamp(found, replay, at))
+    clock.restore(find_clock_start(found, replay, at))
     return clock
 
 
@@ -67,12 +67,29 @@ def test_tokens_grow_over_a_power_cut_and_a_clock_that_was_set_back(back_ms: Mil
         assert clock.stamp(5) > last
 
 
-def test_within_one_boot_the_clock_begins_at_the_last_block() -> None:
+@pytest.mark.parametrize("set_ms", [-DAY, 0, DAY])
+def test_within_one_boot_the_clock_goes_on_with_that_of_the_boot(set_ms: Millis) -> None:
+    """DU-27: whatever becomes of the wall clock, which is an hour ahead of the grid's."""
     member = Member()
     token = member.grant(0)
     records = member.written[0][1]
-    clock = begin_again(BlockTimes(token, WALL, 0), "boot", records, StartTimes("boot", WALL - DAY, 1_000))
-    assert clock.stamp(1_000) == token + 1
+    at = StartTimes("boot", WALL + 3_600_000 + 1_000 + set_ms, 1_000)
+    clock = begin_again(BlockTimes(token, WALL + 3_600_000, 0), "boot", records, at)
+    assert clock.read(1_000) - token == 1_000 << COUNTER_BITS
+    assert clock.read(1_500) - token == 1_500 << COUNTER_BITS
+
+
+@pytest.mark.parametrize(("off_ms", "goes_on_ms"), [(DAY, DAY), (1_000, RESERVED_MS), (-DAY, RESERVED_MS)])
+def test_after_another_boot_the_clock_goes_on_by_what_the_wall_clock_has_gone_on(
+    off_ms: Millis, goes_on_ms: Millis
+) -> None:
+    """DU-27: a wall clock that was set back takes nothing away, and stamps do not stand still then."""
+    member = Member()
+    token = member.grant(0)
+    at = StartTimes("later boot", WALL + 3_600_000 + off_ms, 5)
+    clock = begin_again(BlockTimes(token, WALL + 3_600_000, 0), "boot", member.written[0][1], at)
+    assert clock.read(5) - token == goes_on_ms << COUNTER_BITS
+    assert clock.read(1_005) - clock.read(5) == 1_000 << COUNTER_BITS
 
 
 def test_a_busy_member_reserves_every_few_seconds_and_an_idle_one_nothing() -> None:
@@ -97,4 +114,4 @@ def test_a_segment_reserves_anew() -> None:
 
 def test_an_empty_log_reserves_nothing() -> None:
     found = LogScan((), None, 0, False, None, (), None, None, (), ())
-    assert last_stamp(found, Replay(), StartTimes("boot", 0, 0)) == 0
+    assert find_clock_start(found, Replay(), StartTimes("boot", 700, 100)) == (0, 600, 0)

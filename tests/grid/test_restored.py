@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from phalanx.common.clock import GridClock
+import msgspec
+import pytest
+
+from phalanx.common.clock import ClockStart, GridClock
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import member_id
+from phalanx.common.ids import Millis, member_id
 from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.quorum import QuorumRecord, QuorumView
 from phalanx.common.table import unassigned_table
@@ -13,8 +16,10 @@ from phalanx.disk.restoring import Restoration, restore
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import positions_of
-from phalanx.machine.effects import Finished
+from phalanx.machine.effects import Finished, Record
 from phalanx.machine.facts import IncarnationOver
+from phalanx.machine.inputs import Started
+from phalanx.membership.service import LONG_OFF_MS
 from phalanx.node.node import Node
 from phalanx.wire.disk_records import (
     ClusterLeft,
@@ -28,6 +33,7 @@ from phalanx.wire.disk_records import (
     TableRecord,
     ViewRecord,
 )
+from phalanx.wire.restart_events import ClockJumped
 from phalanx.wire.table_messages import OwnerEpoch
 from support.disk_records import copy_start, put, replay_of, stored
 from support.harness import address, key_of, lone_id, lone_view
@@ -35,6 +41,7 @@ from support.masters import table_of
 
 A, NEXT = lone_id("A"), member_id(address("A"), "A2")
 OF = 3
+CLOCK = ClockStart(77, 5, 9)
 TABLE = table_of("A", "A", "A")
 FOOTING = QuorumRecord(A, QuorumView(1, 1, A, (A,)), 1)
 JOINED = ViewRecord(lone_view("A", 1), FOOTING, A, A)
@@ -43,10 +50,10 @@ HELD = (
 )  # fmt: skip
 
 
-def restored(replay: Replay, last_stamp: int = 77) -> tuple[Restoration | None, list[LogRecord]]:
+def restored(replay: Replay, clock: ClockStart = CLOCK) -> tuple[Restoration | None, list[LogRecord]]:
     """What a folder gives, and what the log is told of it."""
     log = ReplicaLog()
-    restoration = restore(replay, last_stamp, log)
+    restoration = restore(replay, clock, log)
     appended = log.take()
     return restoration, appended.records if appended is not None else []
 
@@ -67,7 +74,8 @@ def test_a_folder_gives_replicas_positions_and_the_vote() -> None:
     lineages = (LeaderEpoch(1, A, 0),), (LeaderEpoch(4, A, 0),)
     assert read.side.positions == (OwnerEpoch(0, 1, A, 1, lineages[0]), OwnerEpoch(2, 4, A, 0, lineages[1]))
     assert not read.side.lacks_majority
-    assert read.last_stamp == 77
+    assert read.clock == CLOCK
+    assert restoration.past.off_ms == 9
     assert restoration.partition_count == OF
     assert restoration.carried.voter == A
     assert restoration.past.members == (A,)
@@ -130,7 +138,7 @@ def test_a_new_member_holds_them_and_serves_none() -> None:
 
 def test_its_stamps_are_above_all_that_were_given() -> None:
     late = GridClock().read(0) + (1 << 50)
-    restoration, _ = restored(replay_of(*HELD), late)
+    restoration, _ = restored(replay_of(*HELD), ClockStart(late, 0, 0))
     assert restoration is not None
     assert node_with(restoration).clock.next(5) > late
 
@@ -177,3 +185,13 @@ def test_a_replica_that_was_not_divided_yet_is_divided_at_the_start() -> None:
     assert found == {0: [keys[0]], 3: [keys[3]]}
     assert told == [LogRecord(ReplicasDivided(0, OF, 2 * OF))]
     assert restored(replay_of(*written, ReplicasDivided(0, OF, 2 * OF), divided))[1] == []
+
+
+@pytest.mark.parametrize("off_ms", [0, LONG_OFF_MS, LONG_OFF_MS + 1])
+def test_who_was_off_for_more_than_a_day_says_so(off_ms: Millis) -> None:
+    """DU-28: its machine's clock can have jumped, and times to live ran by it."""
+    restoration = found(replay_of(*HELD))
+    past = msgspec.structs.replace(restoration.past, off_ms=off_ms)
+    node = Node(NEXT, NodeConfig(), kept=restoration.kept, carried=restoration.carried)
+    told = [each.event for each in node.handle(Started(past), 0) if isinstance(each, Record)]
+    assert [each for each in told if isinstance(each, ClockJumped)] == [ClockJumped(off_ms)] * (off_ms > LONG_OFF_MS)

@@ -21,7 +21,7 @@ from unittest.mock import patch
 import msgspec
 
 from phalanx.codec.hashing import partition_of
-from phalanx.common.clock import value_of
+from phalanx.common.clock import ClockStart, value_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, is_client, is_member, member_id
 from phalanx.common.store import StoreStart
@@ -180,7 +180,8 @@ class Cluster:
         if self._has_folders and name not in self._without_folders:
             written = self.folders.setdefault(name, [])
             log = ReplicaLog(written[-1][0] if written else 0, store=StoreStart(name, number))
-            after_log = restore(read_back(written), self._stamps.get(name, 0), log) if after is None else None
+            clock = ClockStart(self._stamps.get(name, 0), 0, 0)
+            after_log = restore(read_back(written), clock, log) if after is None else None
         origin = after or after_log
         node = self.nodes[name] = Node(
             member_id(address(name), f"{name}{number}"),

@@ -117,6 +117,7 @@ WORDS = {
     "PX-47": "an operator can hold the cluster version back, and raise it",
     "DU-22": "of two present members with one folder, or a copy of it, one is refused",
     "DU-24": "a process that has read a cluster from its folder founds no other one",
+    "DU-28": "times to live run while the member is down, and never backwards",
     "DU-29": "nothing is served before the majority of the last stable view and a holder of each partition are back",
     "DU-30": "the newest row of a partition counts that a side with the majority has given, and of its holders the greatest position",
     "DU-32": "a partition whose last holders have it in their folders waits for one of them, and never begins empty by itself",

@@ -62,6 +62,9 @@ class FaultKind(enum.StrEnum):
     """As CUT, between the hosts whose bits are set in `nth` and all others."""
     CLOCK_STEP = "clock-step"
     """The host's clock jumps `nth` milliseconds ahead."""
+    CLOCK_BACK = "clock-back"
+    """The wall clock of the host's machine is set: `nth` milliseconds ahead, or (negative) back. It counts where a process starts there
+    after the machine was off."""
     LAG = "lag"
     """Messages between two hosts take `nth` milliseconds longer, for `lasts_ms`."""
     BACKUPS = "backups"

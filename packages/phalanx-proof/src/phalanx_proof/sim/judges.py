@@ -252,7 +252,14 @@ class Judges:
                 )
 
     def _check_linearizability(self, now: Millis) -> None:
-        harmless = {FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE, FaultKind.DISK, FaultKind.LOSE_LOG}
+        harmless = {
+            FaultKind.JOIN,
+            FaultKind.LAG,
+            FaultKind.PAUSE,
+            FaultKind.DISK,
+            FaultKind.LOSE_LOG,
+            FaultKind.CLOCK_BACK,
+        }
         if self._options.has_sides:
             harmless.discard(FaultKind.PAUSE)  # Long ones leave a member behind.
         quiet = [f.at_ms for f in self._options.faults if f.kind not in harmless]

@@ -3,7 +3,8 @@
 A stamp is 64 bits: 48 of milliseconds, 16 of a counter within one. A member's driver reads its wall clock once and says
 how far that is ahead of the time `now` that it gives with each input; nothing here reads a clock.
 
-A member that forms a cluster uses its wall clock. A member that joins one uses the cluster's clock instead. If another
+A member that forms a cluster uses its wall clock. A process that has read a folder goes on with the clock that this names, and
+adds the time that has passed since then. A member that joins a cluster uses the cluster's clock instead. If another
 member's clock is ahead, it sets its own forward by the difference and keeps that: from there its clock advances at the rate
 of its own `now`. So members that hear each other show one time within a heartbeat (less the time of a message on its way),
 and after a cut both sides continue from one time at one rate. Then the time of writing decides which of two values is newer,
@@ -21,6 +22,7 @@ order values, they are not dates.
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from phalanx.common.ids import Millis
 
@@ -48,6 +50,17 @@ def with_stamp(stamp: int, value: bytes) -> bytes:
 def value_of(stored: bytes) -> bytes:
     """Return the serialised value of a stored one, without the stamp."""
     return stored[STAMP_BYTES:]
+
+
+class ClockStart(NamedTuple):
+    """Where the clock of a process begins that has read a folder."""
+
+    last_stamp: int
+    """The greatest stamp that an earlier process can have given; 0: none was."""
+    offset_ms: Millis
+    """How far the clock is ahead of `now`: it has gone on while no process ran."""
+    off_ms: Millis
+    """How long no process ran, as far as the machine's clocks tell."""
 
 
 class GridClock:
@@ -105,9 +118,15 @@ class GridClock:
             self.offset_ms = (stamp >> COUNTER_BITS) - now
             self._last = max(self._last, stamp)
 
-    def restore(self, stamp: int) -> None:
-        """Give greater stamps than this one, which the process had seen before it was started again."""
-        self._last = max(self._last, stamp)
+    def restore(self, start: ClockStart) -> None:
+        """Go on where the process was before it was started again. Its wall clock no longer counts.
+
+        1. The wall clock of A is an hour ahead of the cluster's. 2. All members are switched off, and A comes back as the master. 3. Did
+        its wall clock count, what is remembered of removals would seem an hour older than it is. 4. Was it set back, all stamps
+        would be of one millisecond until it has made up for that.
+        """
+        self._last = max(self._last, start.last_stamp)
+        self.offset_ms = start.offset_ms
 
     def observe(self, stamp: int, now: Millis) -> bool:
         """Follow a stamp of another member's clock, or of a stored value. Return False for a stamp that no clock can show."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.departure import Departures
-from phalanx.common.ids import Address, MemberId
+from phalanx.common.ids import Address, MemberId, Millis
 
 Former = tuple[tuple[Address, int], ...]
 """Addresses at which members of the cluster were, the latest last, and for how many minutes to remember each."""
@@ -32,3 +32,5 @@ class FormerIncarnation(msgspec.Struct, frozen=True):
     """The cluster version of its last view; 0: it had no view."""
     departures: Departures = ()
     """How members went, as it knew it; also those of its own last view, which can be on another side."""
+    off_ms: Millis = 0
+    """For how long no process ran since then, by the clocks of the machine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from phalanx.common.clock import COUNTER_BITS, ClockStart
 from phalanx.common.errors import CorruptDataError, PhalanxError
 from phalanx.common.ids import Millis
 from phalanx.common.memory import format_bytes
@@ -30,6 +31,10 @@ class StartTimes(NamedTuple):
     mono_ms: Millis
     """As `now` of the process: milliseconds since the boot of the machine."""
 
+    def time_since(self, last: BlockTimes, boot_id: str) -> Millis:
+        """Return how long ago a block was written, as far as the clocks tell. `boot_id`: that of its segment."""
+        return max(0, self.mono_ms - last.mono_ms if boot_id == self.boot_id else self.wall_ms - last.wall_ms)
+
 
 class LogAges:
     """Says how long ago blocks were written: by the clock since the boot within one boot, by the wall clock between two.
@@ -48,8 +53,7 @@ class LogAges:
                 elapsed -= each.began.mono_ms - last.mono_ms
             boot, last = each.boot_id, each.ended
             shifts.append((each.first_lsn, elapsed))
-        passed = at.mono_ms - last.mono_ms if boot == at.boot_id else max(0, at.wall_ms - last.wall_ms)
-        self._end = last.mono_ms + elapsed + max(0, passed)
+        self._end = last.mono_ms + elapsed + at.time_since(last, boot)
         self._shifts = shifts
         self._now = at.mono_ms
 
@@ -108,11 +112,15 @@ def _refuse_too_much(replay: Replay, may_hold: int) -> None:
         )
 
 
-def last_stamp(found: LogScan, replay: Replay, at: StartTimes) -> int:
-    """Return the greatest stamp that an earlier process can have given; 0: none was.
+def find_clock_start(found: LogScan, replay: Replay, at: StartTimes) -> ClockStart:
+    """Return where the clock of the grid goes on: behind the greatest stamp, by the time that has passed since the last block.
 
     Within one boot nothing that was written is lost. Else the end can be lost, and stamps that were given until then with it.
     """
     if found.newest is None or found.times is None:
-        return 0
-    return found.times.clock if found.newest.boot_id == at.boot_id else max(found.times.clock, replay.index.reserved)
+        return ClockStart(0, at.wall_ms - at.mono_ms, 0)
+    boot_id, shown = found.newest.boot_id, found.times.clock
+    last = shown if boot_id == at.boot_id else max(shown, replay.index.reserved)
+    off_ms = at.time_since(found.times, boot_id)
+    begin_ms = max((shown >> COUNTER_BITS) + off_ms, last >> COUNTER_BITS)
+    return ClockStart(last, begin_ms - at.mono_ms, off_ms)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.common.clock import COUNTER_BITS
+from phalanx.common.clock import COUNTER_BITS, ClockStart
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
@@ -29,10 +29,10 @@ class Restoration(NamedTuple):
     """How many partitions its cluster had; 0: that is unknown."""
 
 
-def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | None:
+def restore(replay: Replay, clock: ClockStart, log: ReplicaLog) -> Restoration | None:
     """Return what a folder gives to the process that starts with it; None: its member was in no cluster, or has left it.
 
-    `last_stamp`: what the grid's clock showed when the log was written last. `log`: where the process goes on, which is
+    `clock`: how the clock of the grid goes on. `log`: where the process goes on, which is
     told what it does not take over. The replicas are those of the replay itself.
     """
     for division in replay.undivided():
@@ -41,7 +41,7 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
         record = LogRecord(division)
         log.add(division)
         replay.take(log.last_lsn, record, 0)
-    restoration = _restore(replay, last_stamp, log.store.start if log.store is not None else 0)
+    restoration = _restore(replay, clock, log.store.start if log.store is not None else 0)
     for partition in replay.arriving:
         log.add(CopyDropped(partition))
     if replay.replicas and restoration is None:
@@ -50,7 +50,7 @@ def restore(replay: Replay, last_stamp: int, log: ReplicaLog) -> Restoration | N
 
 
 def restore_as(
-    replay: Replay, last_stamp: int, log: ReplicaLog, former: MemberId, founder: MemberId
+    replay: Replay, clock: ClockStart, log: ReplicaLog, former: MemberId, founder: MemberId
 ) -> Restoration | None:
     """Return what a folder gives that was restored from a backup, as `restore` does (DU-23).
 
@@ -62,14 +62,14 @@ def restore_as(
         # Those that founded clusters which have come to it are founders of the one that was backed up, too.
         footing = msgspec.structs.replace(known.footing, root=founder, merged=())
         replay.index.cluster = msgspec.structs.replace(known, footing=footing)
-    restoration = restore(replay, last_stamp, log)
+    restoration = restore(replay, clock, log)
     if restoration is None or not is_first:
         return restoration
     # Nobody else of the new cluster is where members of the former one were, but they are perhaps still there.
     return restoration._replace(past=msgspec.structs.replace(restoration.past, members=()))
 
 
-def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
+def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | None:
     known = replay.index.cluster
     if known.view is None or known.footing is None:
         return None
@@ -81,13 +81,16 @@ def _restore(replay: Replay, last_stamp: int, start: int) -> Restoration | None:
     for replica in (*replay.replicas.values(), *kept.all_replicas()):
         replica.deduplication.forget_times()
     side = StoredSide(
-        known.members, history, known.table, positions_of(replay.replicas), start, last_stamp >> COUNTER_BITS,
+        known.members, history, known.table, positions_of(replay.replicas), start, clock.last_stamp >> COUNTER_BITS,
         known.had_table, known.lacks_majority,
     )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()
-    kept.restored = RestoredReplicas(replay.replicas, side, last_stamp, count)
+    kept.restored = RestoredReplicas(replay.replicas, side, clock, count)
     past = FormerIncarnation(
-        members=_members_of(replay, footing), has_started=True, cluster_version=known.view.cluster_version
+        members=_members_of(replay, footing),
+        has_started=True,
+        cluster_version=known.view.cluster_version,
+        off_ms=clock.off_ms,
     )
     return Restoration(kept, QuorumHandover(history, voter=known.voter), past, count)
 

@@ -95,7 +95,11 @@ from phalanx.wire.messages import (
     SuspicionReport,
     ViewIsStable,
 )
+from phalanx.wire.restart_events import ClockJumped
 from phalanx.wire.view_events import ClusterStarted
+
+LONG_OFF_MS: Millis = 86_400_000
+"""A process that was off for longer says so: its machine's clock can be wrong."""
 
 
 class MembershipService:
@@ -352,6 +356,8 @@ class MembershipService:
 
     def start(self, now: Millis, past: FormerIncarnation | None = None) -> None:
         """Begin to join, or form a cluster if this member is the seed; with a past: come back."""
+        if past is not None and past.off_ms > LONG_OFF_MS:
+            self._local.out.record(ClockJumped(past.off_ms))
         self._entry.start(now, past)
 
     def next_deadline(self) -> Millis | None:

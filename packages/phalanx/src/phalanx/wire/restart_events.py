@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, Millis
 from phalanx.wire.event import LOST, REPAIR, TROUBLE, WARNING, Either, Event, Notice
 
 
@@ -47,6 +47,19 @@ class FolderIsOld(Event, frozen=True):
     known_start: int
     """How often others know that one has."""
     rule: str = "DU-56"
+
+
+class ClockJumped(Event, frozen=True):
+    """A process has read a folder that was not written for more than a day, by its machine's clocks."""
+
+    notice = Notice(
+        "was off for {off_ms:s} by the clock of its machine, and times to live have run meanwhile: if that clock jumped, entries have ended too early",
+        WARNING,
+        TROUBLE,
+    )
+
+    off_ms: Millis
+    rule: str = "DU-28"
 
 
 class ClusterRestarted(Event, frozen=True):

@@ -220,6 +220,8 @@ class Faults:
             case FaultKind.CLOCK_STEP:
                 host.clock_ahead_ms += fault.nth
                 world.touch(host)
+            case FaultKind.CLOCK_BACK:
+                host.wall_ms += fault.nth
             case FaultKind.MEMORY:
                 host.shortage = ScarceMemory(fault.what, fault.nth, fault.lasts_ms)
             case FaultKind.DISK:
@@ -303,7 +305,7 @@ class Faults:
                 return host.node is None and host.comes_back is None
             case FaultKind.OUTAGE:
                 return host.has_joined
-            case FaultKind.DISK | FaultKind.LOSE_LOG:
+            case FaultKind.DISK | FaultKind.LOSE_LOG | FaultKind.CLOCK_BACK:
                 return True
             case FaultKind.CRASH_WRITING:
                 return host.node is not None and host.folder is not None

@@ -15,7 +15,7 @@ from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
 from phalanx.disk.blocks import PAGE_BYTES, BlockTimes
 from phalanx.disk.log_writer import LogOwner, LogWriter
-from phalanx.disk.reading import StartTimes, last_stamp, replay_log
+from phalanx.disk.reading import StartTimes, find_clock_start, replay_log
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, restore
 from phalanx.disk.scanning import LogScan, scan
@@ -253,7 +253,7 @@ class SimFolder(SimDisk):
         self._judge(found, replay, at)
         store = StoreStart(self.store.hex(), self._starts)
         first = ReplicaLog(store=store)
-        restoration = restore(replay, last_stamp(found, replay, at), first)
+        restoration = restore(replay, find_clock_start(found, replay, at), first)
         appended = first.take()
         self._first = appended.records if appended is not None else []
         self._unused = found.unused

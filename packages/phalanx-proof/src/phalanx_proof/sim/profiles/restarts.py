@@ -23,7 +23,9 @@ def add_restarts(options: HistoryOptions) -> HistoryOptions:
         else each
         for each in options.faults
     )
-    return _with_folders(options, (*faults, *_draw_crashes_in_writing(options), *_draw_rot(options)), rng)
+    return _with_folders(
+        options, (*faults, *_draw_crashes_in_writing(options), *_draw_clock_steps(options), *_draw_rot(options)), rng
+    )
 
 
 def _draw_crashes_in_writing(options: HistoryOptions) -> list[Fault]:
@@ -35,6 +37,21 @@ def _draw_crashes_in_writing(options: HistoryOptions) -> list[Fault]:
             lasts_ms=rng.choice((1, 50, 1_000)), what=rng.choice(("block", "block", "segment", "start")), nth=rng.randrange(1, 30),
         )
         for _ in range(rng.choice((0, 1, 2, 4)))
+    ]  # fmt: skip
+
+
+def _draw_clock_steps(options: HistoryOptions) -> list[Fault]:
+    """Draw, for a third of the histories, wall clocks that are set while members run or are off: back, where times to live are judged."""
+    rng = Random(f"clock steps:{options.seed}")
+    if rng.random() < 0.67:
+        return []
+    signs = (-1,) if options.locks or options.redis else (-1, -1, 1)
+    return [
+        Fault(
+            rng.randrange(options.duration_ms), FaultKind.CLOCK_BACK, rng.randrange(options.hosts),
+            nth=rng.choice(signs) * rng.choice((50, 2_000, 3_600_000, 2 * 86_400_000)),
+        )
+        for _ in range(rng.choice((1, 2, 5)))
     ]  # fmt: skip
 
 
@@ -83,7 +100,7 @@ def add_outages(options: HistoryOptions) -> HistoryOptions:
     absent = _draw_absent(Random(f"absent:{seed}"), outages[0].at_ms, options)
     apart = _draw_apart(Random(f"apart:{seed}"), outages[-1].at_ms, options)
     leaves = _draw_orderly_stop(Random(f"stop:{seed}"), options)
-    writing = _draw_crashes_in_writing(options)
+    writing = [*_draw_crashes_in_writing(options), *_draw_clock_steps(options)]
     faults = tuple(
         sorted((*options.faults, *outages, *absent, *apart, *leaves, *writing), key=lambda fault: fault.at_ms)
     )

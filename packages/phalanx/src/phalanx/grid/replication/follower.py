@@ -87,7 +87,7 @@ class Follower:
         """Take what was read from the folder. These replicas are served, or follow an owner, when a table says so."""
         self.restored = restored
         self.replicas.update(restored.replicas)
-        self._clock.restore(restored.last_stamp)
+        self._clock.restore(restored.clock)
 
     def take_aside(self) -> list[SetAside]:
         """Return what was set aside since the last call: it is to be merged, as far as the cluster has it not."""

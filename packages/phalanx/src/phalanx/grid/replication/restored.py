@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from phalanx.common.clock import ClockStart
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, unassigned_table
@@ -34,8 +35,8 @@ class RestoredReplicas(NamedTuple):
 
     replicas: dict[int, Replica]
     side: StoredSide
-    last_stamp: int
-    """What the grid's clock showed when the folder was written last: later stamps are greater."""
+    clock: ClockStart
+    """How the clock of the grid goes on."""
     partition_count: int = 0
     """Of how many partitions the replicas are; 0: unknown."""
 
@@ -70,9 +71,9 @@ class RestoredReplicas(NamedTuple):
             del aside[partition]
             log.add(ReplicaDropped(partition))
         if aside:
-            log.add(ReplicasKept(former, self.last_stamp, table, tuple(aside), is_as_read=True))
+            log.add(ReplicasKept(former, self.clock.last_stamp, table, tuple(aside), is_as_read=True))
         left = self._only({p: replica for p, replica in self.replicas.items() if p not in partitions})
-        return left, SetAside(former, table, aside, self.last_stamp)
+        return left, SetAside(former, table, aside, self.clock.last_stamp)
 
     def divided_for(self, table: PartitionTable, former_count: int, log: ReplicaLog) -> RestoredReplicas | None:
         """Return the parts of what a table waits for that has more partitions, divided at once; None: it waits for nothing.
@@ -94,7 +95,7 @@ class RestoredReplicas(NamedTuple):
         if known is not None:
             known = msgspec.structs.replace(known, dormancy=()).with_partition_count(table.partition_count)
         side = msgspec.structs.replace(self.side, table=known, positions=positions_of(parts))
-        return RestoredReplicas(parts, side, self.last_stamp, table.partition_count)
+        return RestoredReplicas(parts, side, self.clock, table.partition_count)
 
     def _awaited_in(self, table: PartitionTable) -> Set[int]:
         formers = frozenset(self.side.formers)

@@ -25,7 +25,7 @@ from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
 from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.log_writer import LogOwner, LogWriter
-from phalanx.disk.reading import DataTooLarge, StartTimes, last_stamp, replay_log
+from phalanx.disk.reading import DataTooLarge, StartTimes, find_clock_start, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.disk.restoring import Restoration, restore, restore_as
 from phalanx.disk.scanning import LogScan, scan
@@ -347,11 +347,11 @@ def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProg
     progress.begin(sum(each.end - each.start for each in found.extents))
     replay = replay_log(segments, store, found, at, may_hold, progress.note)
     first = ReplicaLog(store=_store_of(folder))
-    stamp, former, founder = last_stamp(found, replay, at), folder.store.founder, folder.store.restored_founder
+    clock, former, founder = find_clock_start(found, replay, at), folder.store.founder, folder.store.restored_founder
     if former:
-        restoration = restore_as(replay, stamp, first, MemberId(former), MemberId(founder))
+        restoration = restore_as(replay, clock, first, MemberId(former), MemberId(founder))
     else:
-        restoration = restore(replay, stamp, first)
+        restoration = restore(replay, clock, first)
     appended = first.take()
     return DiskContent(found, restoration, replay, appended.records if appended is not None else [])
 
