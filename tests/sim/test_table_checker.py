@@ -192,6 +192,15 @@ def test_a_table_that_names_a_member_without_data_is_found() -> None:
     assert "lite members hold nothing" in [violation.what for violation in findings.violations]
 
 
+def test_a_table_that_a_newer_view_has_overtaken_is_judged_at_the_master_alone() -> None:
+    findings = Findings()
+    checker = TableChecker(findings, 1, 1)
+    view = MembersView(9, A, (A, B, C), ((B, Traits(lite=True)),))
+    checker.on_table(A, build_table([(A, C)], [3]), view, {A, B, C}, 1, A)
+    checker.on_table(C, build_table([(A, B)], [2]), view, {A, B, C}, 2, A)
+    assert findings.violations == []
+
+
 @pytest.mark.parametrize(
     ("rows", "zones", "is_found"),
     [

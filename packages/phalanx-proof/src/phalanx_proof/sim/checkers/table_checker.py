@@ -176,7 +176,10 @@ class TableChecker(Checker):
         if before is not None and before.version >= table.version > 0:
             self._findings.add(now, "tables only move on", f"{member}: {before.version}, then {table.version}")
         self._check_settings(member, table, master, now)
-        for each in table.members if view is not None and view.traits else ():
+        masters = self.installed.get(master or member, history)
+        # A new view is told at once, and tables when they are synced (DU-05): others can follow in that order.
+        is_overtaken = bool(masters) and masters[-1][1].version > table.version
+        for each in table.members if view is not None and view.traits and not is_overtaken else ():
             if view is not None and view.traits_of(each).lite:
                 self._findings.add(now, "lite members hold nothing", f"{each}, by table {table.version} of {member}")
         changed = self._changed(before, table, member, now)
