@@ -1,4 +1,4 @@
-"""`phalanx disk show|check`: what a data folder has is told, whatever state it is in, and nothing of it is changed."""
+"""`phalanx disk show|check|repair`: what a data folder has is told, whatever state it is in, and nothing of it is changed."""
 
 import hashlib
 import json
@@ -198,6 +198,33 @@ def test_a_torn_end_is_told_and_is_no_damage(folder: Path, phalanx_command: Comm
     stdout = phalanx_command("disk", "check", folder).stdout
     assert "the end of the log is torn" in stdout
     assert "nothing is damaged" in stdout
+
+
+def test_a_folder_whose_disk_failed_is_told_and_repaired(folder: Path, phalanx_command: Command) -> None:
+    (folder / "FAILED").write_bytes(
+        b'{"why":"the sync of 1.log has failed: Input/output error","when":"2026-11-27T10:00:00+00:00"}\n'
+    )
+    line = refused(phalanx_command, "check", folder, status=1)
+    assert "its disk failed at 2026-11-27T10:00:00+00:00 (the sync of 1.log has failed: Input/output error)" in line
+    assert line.endswith(f"phalanx disk repair {folder}\n")
+    assert "its disk failed at" in phalanx_command("disk", "show", folder).stdout
+    assert shown(phalanx_command, "show", folder)["failure"]["when"] == "2026-11-27T10:00:00+00:00"
+    result = phalanx_command("disk", "repair", folder)
+    assert result.exit_code == 0
+    assert f"members start again with {folder}: a start brings back 271 replicas" in result.stdout
+    assert phalanx_command("disk", "check", folder).exit_code == 0
+    assert "there is nothing to repair" in phalanx_command("disk", "repair", folder).stdout
+
+
+def test_a_damaged_folder_whose_disk_failed_stays_as_it_is(folder: Path, phalanx_command: Command) -> None:
+    (folder / "FAILED").write_bytes(b"")
+    first = next(segments_of(folder))
+    flip(first, end_of_content(first) // 2)
+    before = state_of(folder)
+    line = refused(phalanx_command, "repair", folder)
+    assert "segment 1 of the log is damaged at byte" in line
+    assert line.endswith(": nothing is changed\n")
+    assert state_of(folder) == before
 
 
 # --- what cannot be read ------------------------------------------------------------------------------------------------

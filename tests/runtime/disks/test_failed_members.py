@@ -160,7 +160,7 @@ NO_ROOM: dict[str, Callable[[FaultyFiles], None]] = {
     "little room": lambda files: setattr(files, "room_bytes", 100 * 1024 * 1024),
     **{
         errno.errorcode[number]: partial(FaultyFiles.fail_next, name="allocate", number=number, times=1_000)
-        for number in (errno.ENOSPC, errno.EDQUOT)
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     },
 }
 

@@ -97,12 +97,12 @@ def test_a_head_that_is_half_written_is_an_error(files: FaultyFiles, folder: int
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_lack_of_room_is_told_from_failures(number: int) -> None:
     assert is_lack_of_room(OSError(number, "x"))
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EFBIG, errno.EACCES, errno.ENODEV, errno.EEXIST])
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EACCES, errno.ENODEV, errno.EEXIST])
 def test_failures_are_no_lack_of_room(number: int) -> None:
     assert not is_lack_of_room(OSError(number, "x"))
 

@@ -1,4 +1,4 @@
-"""`phalanx disk show|check`: look into the data folder of a member, and change nothing. `backup|restore`: copy it to a new one."""
+"""`phalanx disk show|check`: look into the data folder of a member, and change nothing. `backup|restore`: copy it to a new one. `repair`: let members use it again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from phalanx.common.memory import format_bytes
 from phalanx.common.words import counted
 from phalanx.reports.value_json import as_json
 from phalanx.runtime.disk.backup import FolderCopy, back_up, restore_backup
+from phalanx.runtime.disk.repair import repair_folder
 from phalanx.runtime.disk.stored_log import StoredLog, read_stored_log
 
 app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
-    help="Look into the data folder (`data_dir`) of a member, back it up, and restore it. The folder itself is not changed.",
+    help="Look into the data folder (`data_dir`) of a member, back it up, restore it, and repair it.",
 )
 _MOST_DAMAGES = 20
 """How many damages are reported to people."""
@@ -43,7 +44,7 @@ Copies = Annotated[
 
 @app.callback()
 def disk() -> None:
-    """Look into the data folder (`data_dir`) of a member, back it up, and restore it. The folder itself is not changed."""
+    """Look into the data folder (`data_dir`) of a member, back it up, restore it, and repair it."""
 
 
 @app.command()
@@ -124,6 +125,23 @@ def restore(
     perhaps still runs.
     """
     _tell_copy(restore_backup(source, to, word, copies=copies), "is a data_dir", json=json)
+
+
+@app.command()
+def repair(folder: Folder, json: Json = False) -> None:
+    """Let members start again with a folder whose disk has failed. It can lack what was answered shortly before the failure.
+
+    If other members have its data, start the member with an empty folder instead. Everything is read first; if it cannot be, nothing is
+    changed.
+    """
+    done = repair_folder(folder)
+    report = describe_log(done.log)
+    if json:
+        print_json({"data_dir": done.path, "failure": report["failure"]})
+    elif done.failure is None:
+        print_line(f"✓ there is nothing to repair: {restart_in_words(report)}")
+    else:
+        print_line(f"✓ members start again with {done.path}: {restart_in_words(report)}")
 
 
 def _tell_copy(made: FolderCopy, what: str, *, json: bool) -> None:

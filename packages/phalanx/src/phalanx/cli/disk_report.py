@@ -13,6 +13,7 @@ from phalanx.common.memory import format_bytes
 from phalanx.common.words import counted, quoted
 from phalanx.disk.replay import Replay
 from phalanx.disk.scanning import LogDamage, LogScan, TornTail
+from phalanx.runtime.disk.failure_file import why_failed
 from phalanx.runtime.disk.stored_log import RecordInLog, StoredLog, why_not_replayed
 from phalanx.wire.disk_records import KnownCluster
 
@@ -46,7 +47,8 @@ def describe_log(log: StoredLog) -> dict[str, Any]:
         "is_clean": found.is_clean,
         "torn": _torn(found.torn),
         "damages": [_damage(each) for each in found.damages],
-        "refused": why,
+        "failure": None if log.failure is None else {"why": log.failure.why, "when": log.failure.when},
+        "refused": why or (why_failed(log.failure, log.path) if log.failure is not None else ""),
         **_content(replay, newest.state if newest is not None else KnownCluster(), log.now_ms),
     }  # fmt: skip
 

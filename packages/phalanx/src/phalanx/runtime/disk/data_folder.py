@@ -4,7 +4,8 @@
       LOCK                       locked while a process uses the folder (`folder_lock`)
       BACKUP                     only in a backup, with which no member starts (`backup_file`)
       STORE                      whose data it is, and how often a process has started with it (`store_file`)
-      000000000000.0/            a generation: the next one begins after a failure of the disk
+      FAILED                     only if its disk has failed (`failure_file`)
+      000000000000.0/            a generation: the next one begins when damage is repaired
         0000000000000001.log     its segments, by number (`segment_files`)
 
 A folder is refused, with one sentence that says what to do, where data could be lost or read by others without a word. Files that are not
@@ -20,7 +21,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -28,6 +29,7 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.net.forking import tell_forks
 from phalanx.runtime.disk.backup_file import refuse_backup
+from phalanx.runtime.disk.failure_file import refuse_failed, write_failure
 from phalanx.runtime.disk.files import FOLDER_MODE, REAL_FILES, Files, reason_of_file_error
 from phalanx.runtime.disk.folder_lock import FolderLock, FolderUser, describe_user
 from phalanx.runtime.disk.mounts import MountedFileSystem, read_mount, warning_about, why_not_lasting
@@ -103,6 +105,7 @@ class DataFolder:
             opened = cls(real, files, folder, lock)
             undo.pop_all()
             undo.callback(opened.close)
+            refuse_failed(files, folder, real)
             opened._describe(mount)
             opened._try_allocation()
             opened._begin_start()
@@ -199,6 +202,19 @@ class DataFolder:
             if not os.path.samestat(found, self.files.status(descriptor)):
                 return f"another folder is in the place of {os.path.join(self.path, name)}"
         return "" if self._lock.is_in_place else f"{self.path}/LOCK was removed or replaced"
+
+    def note_failure(self, why: str) -> Callable[[], None]:
+        """Return what writes down that the disk has failed, as far as it still can: for a thread, because it blocks, perhaps for ever."""
+        # Its own descriptor: another file can get the number of this one when the folder is closed meanwhile.
+        folder = os.dup(self._folder)
+
+        def note() -> None:
+            with contextlib.suppress(OSError):
+                write_failure(self.files, folder, why)
+            with contextlib.suppress(OSError):
+                self.files.close(folder)
+
+        return note
 
     def close(self) -> None:
         """Release the folder: another process can use it. Does nothing the second time."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from phalanx.common.clock import GridClock
 from phalanx.common.disk_state import DiskState
-from phalanx.common.errors import CorruptDataError, DiskLost, IndeterminateWrite, UsageError
+from phalanx.common.errors import CorruptDataError, DiskLost, IndeterminateWrite, UnavailableError, UsageError
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
@@ -32,12 +33,14 @@ from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.http.durations import Durations
+from phalanx.net.begun_threads import begin_thread
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_log import DiskLog
 from phalanx.runtime.disk.disk_thread import DiskLimits
 from phalanx.runtime.disk.folder_lock import read_boot_id
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
+from phalanx.runtime.disk.stored_log import boot_of
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.wire.disk_records import LogRecord
 from phalanx.wire.figures import DiskStatus
@@ -52,6 +55,8 @@ UNWRITTEN = (
     "the disk of this member has failed at this moment, so the write is perhaps not on it: read before you repeat it"
 )
 LOOK_S = 1.0
+NOTED_WITHIN_S = 0.5
+"""How long a process that ends waits until it is written down that its disk has failed."""
 CLOSED_WITHIN_S = 10.0
 """How long a stopping member waits for the last sync."""
 
@@ -125,6 +130,8 @@ class MemberDisk:
         self._heads: dict[int, SegmentHead] = {}
         """The segments that are prepared or in use, by their numbers."""
         self._unused = content.found.unused
+        self._noting: threading.Thread | None = None
+        """What writes down that the disk has failed; None: it has not."""
 
     def __repr__(self) -> str:
         return f"MemberDisk({self.path!r}, {self.state.name}, {self.log!r})"
@@ -162,7 +169,7 @@ class MemberDisk:
         """
         self._user = user
         limits = DiskLimits(timeout_s=timeout_s)
-        self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, limits, _end_process)
+        self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, limits, self._end_process)
         self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
         for number in self._unused:
             with contextlib.suppress(OSError):  # prepared by an earlier process, and nothing was written to it
@@ -303,6 +310,7 @@ class MemberDisk:
             if self.log.is_on and self.log.has_new:
                 self._user.break_off()  # replies that wait for the end of the turn tell of it
             self.log.end()
+            self._note_failure(why)
         self.state, self.why = state, f"data_dir {self.path}: {why}" if why else ""
         self._user.tell(state, self.why)
         if state is DiskState.FAILED:
@@ -311,6 +319,19 @@ class MemberDisk:
             logger.info("data_dir %s: the disk does well again", self.path)
         else:
             logger.warning("%s", self.why)
+
+    def _note_failure(self, why: str) -> None:
+        """Begin to write down in the folder that its disk has failed: nobody is to start with it as if nothing were."""
+        with contextlib.suppress(OSError, UnavailableError):
+            self._noting = begin_thread(self._folder.note_failure(why), "disk-failure")
+
+    def _end_process(self, status: int, why: str) -> None:
+        """End the process because its disk hangs: other members go on without it. The event loop does not run any more."""
+        logger.critical("this member ends with status %d: %s. Other members take over what it held", status, why)
+        self._note_failure(why)
+        if self._noting is not None:
+            self._noting.join(NOTED_WITHIN_S)
+        os._exit(status)
 
     async def close(self, *, is_orderly: bool) -> None:
         """End the log, and release the folder. `is_orderly`: the member has ended as it was asked to."""
@@ -321,6 +342,8 @@ class MemberDisk:
                     self._writer.end(self._times(), disk)
             if not await disk.close(CLOSED_WITHIN_S) and self.state is not DiskState.FAILED:
                 logger.warning("data_dir %s: the last writes are not on the disk yet", self.path)
+        if self._noting is not None:
+            await asyncio.to_thread(self._noting.join, NOTED_WITHIN_S)
         self._folder.close()
 
 
@@ -343,7 +366,7 @@ def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProg
             "data_dir %s: the end of the log, %d bytes in %s, was written and never synced before the machine stopped: it is cut off at "
             "record %d", folder.path, torn.bytes, counted(torn.blocks, "block"), torn.lsn,
         )  # fmt: skip
-    at = StartTimes(read_boot_id(), int(time.time() * 1000), int(time.monotonic() * 1000))
+    at = StartTimes(boot_of(folder.store, found), int(time.time() * 1000), int(time.monotonic() * 1000))
     progress.begin(sum(each.end - each.start for each in found.extents))
     replay = replay_log(segments, store, found, at, may_hold, progress.note)
     first = ReplicaLog(store=_store_of(folder))
@@ -358,9 +381,3 @@ def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProg
 
 def _store_of(folder: DataFolder) -> StoreStart:
     return StoreStart(folder.store.store, folder.store.start)
-
-
-def _end_process(status: int, why: str) -> None:
-    """End the process because its disk hangs: other members go on without it."""
-    logger.critical("this member ends with status %d: %s. Other members take over what it held", status, why)
-    os._exit(status)

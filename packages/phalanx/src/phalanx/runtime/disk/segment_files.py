@@ -25,7 +25,8 @@ PAGE_BYTES: Final = 4096
 """What the system writes to the disk at least, and locks while it does."""
 _READ_BYTES: Final = 1024 * 1024
 _NAME: Final = re.compile(r"([0-9a-f]{16})\.log")
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""EFBIG: beyond the limit of the process for the size of files (RLIMIT_FSIZE)."""
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 

@@ -47,6 +47,8 @@ class StoreRecord(msgspec.Struct, frozen=True):
     """Who founded the cluster of that backup; empty: the folder was not restored."""
     restored_founder: str = ""
     """Who counts as the founder instead."""
+    repaired: int = 0
+    """The last start before an operator repaired the folder: what was written until then can have gone on behind its end; 0: never."""
 
     @property
     def log_id(self) -> bytes:
@@ -87,7 +89,7 @@ def decode_store(content: bytes, place: str) -> StoreRecord:
         raise UsageError(f"{_broken(place)} ({error})") from error
     ids = (store.store, store.log or store.store)
     texts = store.created + store.founder + store.restored_founder
-    if not all(map(_ID.fullmatch, ids)) or store.start < 0 or not texts.isprintable():
+    if not all(map(_ID.fullmatch, ids)) or min(store.start, store.repaired) < 0 or not texts.isprintable():
         raise UsageError(_broken(place))
     return store
 

@@ -22,6 +22,7 @@ from phalanx.disk.replay import Replay
 from phalanx.disk.scanning import LogScan, read_extents, scan
 from phalanx.disk.segment_head import Buffer
 from phalanx.runtime.disk.data_folder import Generation, read_generation
+from phalanx.runtime.disk.failure_file import DiskFailure, read_failure
 from phalanx.runtime.disk.files import REAL_FILES, reason_of_file_error
 from phalanx.runtime.disk.folder_lock import NAME as LOCK
 from phalanx.runtime.disk.folder_lock import FolderUser, read_boot_id
@@ -57,6 +58,7 @@ class StoredLog:
         user: FolderUser | None,
         generations: list[Generation],
         segments: dict[int, Buffer | None],
+        failure: DiskFailure | None = None,
     ) -> None:
         """Judge what was read. Raises `CorruptDataError` if another release has written what this one cannot read."""
         self.path = path
@@ -66,6 +68,8 @@ class StoredLog:
         """The process that uses the folder; None: none is seen. One in another container is not seen."""
         self.generations = generations
         """The oldest first; the last one is the one that was read. Empty: the folder was never written to."""
+        self.failure = failure
+        """Why no member starts with the folder before an operator says so; None: its disk has not failed, as far as it tells."""
         self.segments = segments
         """By number what is in each; None: the disk does not give it back."""
         self._store_id = store.log_id
@@ -80,7 +84,10 @@ class StoredLog:
     def replay(self) -> Replay:
         """Make the replicas that the log gives. Raises `PhalanxError` if it is damaged, or its records do not follow from each other."""
         return replay_log(
-            self.segments, self._store_id, self.found, StartTimes(read_boot_id(), self.wall_ms, self.now_ms)
+            self.segments,
+            self._store_id,
+            self.found,
+            StartTimes(boot_of(self.store, self.found), self.wall_ms, self.now_ms),
         )
 
     def blocks(self) -> Iterator[Block]:
@@ -121,7 +128,7 @@ def read_stored_log(path: str | os.PathLike[str], *, even_in_use: bool) -> Store
         if not even_in_use and (user := find_user(folder)) is not None:  # a member has begun meanwhile
             raise UsageError(_in_use(real, user))
         try:
-            return StoredLog(real, store, user, found, segments)
+            return StoredLog(real, store, user, found, segments, read_failure(REAL_FILES, folder))
         except CorruptDataError as error:
             raise UsageError(f"data_dir {real}: {error}") from error
 
@@ -205,6 +212,15 @@ def _as_usage_errors(path: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise UsageError(f"data_dir {path}: it cannot be read: {reason_of_file_error(error)}") from error
+
+
+def boot_of(store: StoreRecord, found: LogScan) -> str:
+    """Return the boot of the machine as far as it says what a log has; "": not, because its disk has failed since it was written.
+
+    Within one boot nothing is lost that was written, unless the disk fails.
+    """
+    is_repaired = found.newest is not None and found.newest.start <= store.repaired
+    return "" if is_repaired else read_boot_id()
 
 
 def why_not_replayed(log: StoredLog) -> tuple[Replay | None, str]:
