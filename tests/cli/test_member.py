@@ -166,7 +166,7 @@ def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster) -> None:
     leaver, other = cluster.start(2)
     cluster.pause(other)
     leaver.signal(signal.SIGTERM)
-    wait_for(lambda: "send the signal again to leave at once" in leaver.log.read_text(), "it has begun to leave")
+    wait_for(lambda: "send the signal again to end at once" in leaver.log.read_text(), "it has begun to leave")
     leaver.signal(signal.SIGTERM)
     assert leaver.wait() == 0
     assert "has left" not in leaver.log.read_text()
@@ -179,7 +179,7 @@ def test_a_terminal_that_is_closed_says_so_more_than_once_and_means_the_same(clu
         grid.map("m").put("k", "v")
     cluster.pause(other)
     leaver.signal(signal.SIGHUP)
-    wait_for(lambda: "send the signal again to leave at once" in leaver.log.read_text(), "it has begun to leave")
+    wait_for(lambda: "send the signal again to end at once" in leaver.log.read_text(), "it has begun to leave")
     leaver.signal(signal.SIGHUP)
     wait_for(lambda: "replicas left to hand over" in leaver.log.read_text(), "it goes on")
     cluster.resume(other)

@@ -28,7 +28,7 @@ def again(name: str) -> MemberId:
 
 def record(**settings: Any) -> DepartureRecord:
     kept = DepartureRecord(lone_id("A"), NodeConfig(partition_count=1, **settings))
-    kept.on_view((lone_id("A"),), 0)
+    kept.on_view(lone_view("A", 1), 0)
     return kept
 
 
@@ -59,7 +59,7 @@ def test_an_address_that_is_used_again_ends_what_was_known_of_it() -> None:
     kept = record()
     kept.note(X, HowGone.CUT_OFF, OLD, 0)
     kept.learn_unknown(((address("X"), 240),), 0)
-    kept.on_view((lone_id("A"), again("X")), 1)
+    kept.on_view(MembersView(2, lone_id("A"), (lone_id("A"), again("X"))), 1)
     assert not waited_for(kept, 1)
     # Others may tell what they knew before.
     kept.learn((Departure(X, 240, HowGone.CUT_OFF),), 2)

@@ -20,8 +20,10 @@ from support.strategies import REQUESTS, examples, messages, structs
 pytestmark = pytest.mark.thorough
 
 FROM_ANYBODY = [kind for kind in m.Message.__args__ if kind not in REQUESTS]
-OF_CLIENTS = [kind for kind in REQUESTS if kind not in get_args(m.MergeRequest)]
-"""What a member takes from a client at all."""
+ENDS_MEMBERS = (m.LeaveCluster, m.StopCluster)
+"""What an operator lets members end with."""
+OF_CLIENTS = [kind for kind in REQUESTS if kind not in (*get_args(m.MergeRequest), *ENDS_MEMBERS)]
+"""What a member takes from a client at all, and lives."""
 STRANGERS = st.sampled_from(["Z:5701/1", "A:5701/old", "B:5701/0", "/", "x/", "/x", "a/b/c", ":/:"])
 ANOTHER_CLIENT = ClientId("client/2")
 

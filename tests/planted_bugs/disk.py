@@ -254,7 +254,7 @@ def forget_as_last_leaver(node: Node) -> None:
     original = node._log_end
 
     def log_end() -> None:
-        record = node.membership.last_view_record
+        record = node.membership.view_log.last_record
         original()
         view = record()
         if view is not None and not node.membership.leaves_others() and node.grid.stored() is None:

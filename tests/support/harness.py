@@ -537,8 +537,9 @@ class Cluster:
         reply = self.replies.get(request_id)
         return reply is not None and not isinstance(reply, m.ErrorReply)
 
-    def leave(self, name: str) -> None:
-        self.feed(name, LeaveWanted())
+    def leave(self, name: str, *, keeps: bool = False) -> None:
+        """`keeps`: it comes back with what it has in its folder."""
+        self.feed(name, LeaveWanted(keeps))
 
     def say(self, sender: str, receiver: str, message: m.Message) -> None:
         """Deliver a message that the test made up, as if the sender had sent it."""

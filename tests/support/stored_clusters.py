@@ -1,6 +1,7 @@
 """Clusters of member processes with a folder each, which are ended in every way and started again."""
 
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -82,6 +83,24 @@ class StoredCluster:
     def terminate(self, place: int = 0) -> int:
         """Stop a member in good order; its exit status."""
         return self.cluster.terminate(self._running.pop(place))
+
+    def terminate_all(self, *places: int) -> list[int]:
+        """Tell the members at these places to stop, at one moment; without any, all. Their exit statuses."""
+        gone = [self._running.pop(place) for place in places or tuple(self._running)]
+        for member in gone:
+            member.signal(signal.SIGTERM)
+        return self._wait_ended(gone)
+
+    def wait_ended(self, *places: int) -> list[int]:
+        """Until the members at these places have ended, which somebody else has told to; without any, all. Their exit statuses."""
+        return self._wait_ended([self._running.pop(place) for place in places or tuple(self._running)])
+
+    def _wait_ended(self, gone: Iterable[MemberProcess]) -> list[int]:
+        statuses = []
+        for member in gone:
+            statuses.append(member.wait())
+            self.cluster.members.remove(member)
+        return statuses
 
     def log_of(self, member: MemberProcess) -> str:
         """What a member has logged so far."""

@@ -22,7 +22,7 @@ class FaultKind(enum.StrEnum):
     CRASH = "crash"
     """The process ends without a word. `lasts_ms`: starts again after that; 0: not before the end of the faults."""
     OUTAGE = "outage"
-    """All processes end without a word (`what` is empty), or their machines lose power (POWER), or they are told to leave (LEAVE), and
+    """All processes end without a word (`what` is empty), or their machines lose power (POWER), or they are told to leave (LEAVE) or to stop (STOP), and
     start again within `lasts_ms`, in an order that `nth` says."""
     POWER = "power"
     """As CRASH, and the machine loses power: of what it had not synced, its disk has this and that, or nothing."""
@@ -43,6 +43,8 @@ class FaultKind(enum.StrEnum):
     """As CUT_ON, but the process does nothing for `lasts_ms`."""
     LEAVE = "leave"
     """The member is asked to leave in good order. `lasts_ms`: as for CRASH, from when it has left."""
+    STOP = "stop"
+    """As LEAVE, and the member comes back with what it has in its folder."""
     DEMOTE = "demote"
     """The member is asked to hold no data any more, and after `lasts_ms` (0: at the end of the faults) to hold some again."""
     JOIN = "join"

@@ -48,6 +48,11 @@ LATE: Final = (
         "Show the partition table as the asked member knows it, and what each member holds.",
     ),
     LateCommand(
+        "phalanx.cli.departing",
+        "stop",
+        "Stop all members at the same moment, each with its data in its folder, so that any majority of them can go on.",
+    ),
+    LateCommand(
         "phalanx.cli.safe",
         "safe",
         "Tell whether you can kill a member now, or stop it gracefully, without losing data; status 0 if so, 1 if not.",

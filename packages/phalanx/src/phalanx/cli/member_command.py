@@ -14,7 +14,8 @@ from phalanx.cli.member_line import LineField, MemberLine, line_fields
 def member(**values: Any) -> None:
     """Run a member of a cluster until SIGTERM, SIGHUP (a terminal that is closed) or SIGINT.
 
-    After the first signal it hands over its data and leaves. After a second one (except SIGHUP) it leaves at once.
+    After the first signal it hands over its data and leaves; with a folder (`data_dir`) it keeps its data there, to be started again. After
+    a second signal (except SIGHUP) it ends at once.
     """
     raise typer.Exit(run_member(line_of(values)))
 

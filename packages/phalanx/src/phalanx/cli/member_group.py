@@ -7,8 +7,8 @@ of its own, and since all are on one host, backups are kept on other hosts where
 * **Ports**: `--port P` gives P, P + 1 and so on; with port 0 each takes any free port.
 * **Seeds**: the first member joins through the seeds that were given, or begins a cluster. The others start when it has
   joined, and join through it as well.
-* **A signal** makes all members hand over what they hold and leave, at the same time; a second one makes them leave at
-  once. A member in its own process group gets a signal from here only, so the terminal's Ctrl-C counts once.
+* **A signal** makes all members hand over what they hold and leave, or keep it in their folders and stop, at the same time; a second
+  one makes them end at once. A member in its own process group gets a signal from here only, so the terminal's Ctrl-C counts once.
 * **If this process is killed**, the members leave at once: their stdin ends.
 * **A member that ends** is started again after a pause, which doubles while it ends soon again. If one cannot be started
   at all, the others hand over their data and leave: by then they can hold data of a cluster that was there before.

@@ -65,18 +65,24 @@ async def serve(
         on_ready(running)
     status, ended = 0, asyncio.create_task(running.wait_ended())
     await _first_of(ended, stops.leave)
-    if not ended.done():
-        tell_service_manager(STOPPING, f"{running.address} hands over its data")
-        logger.info("%s leaves, within %g s; send the signal again to leave at once", running.address, LEAVE_WITHIN_S)
+    if ended.done() and running.has_left:
+        logger.info("%s has stopped, because an operator has said so", running.address)
+    elif not ended.done():
+        keeps = running.keeps_data
+        does = "stops, and keeps its data in its folder" if keeps else "leaves"
+        tell_service_manager(STOPPING, f"{running.address} {does}")
+        logger.info("%s %s, within %g s; send the signal again to end at once", running.address, does, LEAVE_WITHIN_S)
         held = running.replicas_held
-        leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set(), timeout_s=LEAVE_WITHIN_S))
-        telling = asyncio.create_task(_tell_progress(running))
+        drain = False if stops.leave_now.is_set() else None
+        leaving = asyncio.create_task(running.stop(drain=drain, timeout_s=LEAVE_WITHIN_S))
+        telling = asyncio.create_task(_tell_waiting(running) if keeps else _tell_progress(running))
         telling.add_done_callback(_log_failure)
         await _first_of(leaving, stops.leave_now)
         telling.cancel()
         if not leaving.done():
-            logger.warning("%s leaves at once: %d replicas are not handed over; data without a backup is lost",
-                           running.address, running.replicas_held)  # fmt: skip
+            becomes = "its folder keeps them" if keeps else "data without a backup is lost"
+            logger.warning("%s ends at once: %d replicas are not handed over; %s",
+                           running.address, running.replicas_held, becomes)  # fmt: skip
             await running.stop(drain=False)
         await leaving
         if running.has_left:
@@ -108,7 +114,7 @@ def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseExcept
 def _what_became(held: int, left: int, *, has_folder: bool) -> str:
     """Say what became of the replicas that a member had when it began to leave."""
     if left and has_folder:
-        return f"nobody took over {counted(left, 'replica')}: its folder keeps them, and gives them back when all start again"
+        return f"its folder keeps {counted(left, 'replica')}, for when it is started again"
     if left:
         return f"nobody took over {counted(left, 'replica')}, which went with it"
     return "other members hold its data" if held else "it had no data"
@@ -133,6 +139,17 @@ async def _tell_progress(running: Member) -> None:
                 waits = f": it waits for {', '.join(missing)}, or another member, to take them over; otherwise data that only it holds {otherwise}"
             logger.warning("%s %s to hand over%s", running.address, has, to or waits)
         await asyncio.sleep(TELL_EVERY_S)
+
+
+async def _tell_waiting(running: Member) -> None:
+    """Say who has not let a member stop yet that keeps its data."""
+    while (view := running.view) is not None:
+        await asyncio.sleep(TELL_STILL_S)
+        await asyncio.sleep(TELL_STILL_S)
+        master = "" if view.master == running.id else f" the master, {address_of(view.master)}, and for"
+        logger.warning(
+            "%s has not stopped yet: it waits for%s copies of what only members have that stop", running.address, master
+        )
 
 
 def _log_failure(telling: asyncio.Task[None]) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from phalanx.cli.departing import forget, leave, show_away
 from phalanx.cli.losses import show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import EscapedText, console, print_json, table
@@ -18,7 +19,7 @@ from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.reports.losses import as_objects
-from phalanx.reports.members import as_object, version_words
+from phalanx.reports.members import as_object, away_as_object, version_words
 from phalanx.reports.partitions import wait_as_object
 from phalanx.wire.messages import LossesReply, MembersReply
 
@@ -34,6 +35,22 @@ def members(
     demote: Annotated[
         str | None,
         typer.Option(metavar="H:P", help="Let other members take over the data of this member: then it is lite."),
+    ] = None,
+    leave_for_good: Annotated[
+        str | None,
+        typer.Option(
+            "--leave",
+            metavar="H:P",
+            help="Let this member hand over all that it holds, also if it has a folder, and end its process.",
+        ),
+    ] = None,
+    forget_member: Annotated[
+        str | None,
+        typer.Option(
+            "--forget",
+            metavar="H:P",
+            help="Await this member no more, which keeps in its folder what it held: it never comes back.",
+        ),
     ] = None,
     accept_as_stable: Annotated[
         bool,
@@ -61,12 +78,19 @@ def members(
     ] = None,
 ) -> None:
     """Show the member list, oldest first, as the asked member knows it."""
-    if sum(map(bool, (promote, demote, accept_as_stable, raise_cluster_version, hold_cluster_version is not None))) > 1:
+    of_one = (promote, demote, leave_for_good, forget_member)
+    if sum(map(bool, (*of_one, accept_as_stable, raise_cluster_version, hold_cluster_version is not None))) > 1:
         raise UsageError(
-            "give one of --promote, --demote, --accept-as-stable, --raise-cluster-version and --hold-cluster-version"
+            "give one of --promote, --demote, --leave, --forget, --accept-as-stable, --raise-cluster-version and "
+            "--hold-cluster-version"
         )
     if of := promote or demote:
         change_lite(at, cluster, of, lite=demote is not None)
+    elif leave_for_good:
+        leave(at, cluster, leave_for_good)
+        return
+    elif forget_member:
+        forget(at, cluster, forget_member)
 
     if raise_cluster_version or hold_cluster_version is not None:
         master = address_of(ask_any(at, cluster, Inquirer.members).view.master)
@@ -87,7 +111,7 @@ def members(
     view, suspected = reply.view, reply.suspected
     waits_for = reply.raise_waits_for or _what_master_waits_for(asked, view, cluster)
     if json:
-        wait = {"restart_wait": wait_as_object(reply.restart_wait)}
+        wait = {"restart_wait": wait_as_object(reply.restart_wait), "awaited": list(map(away_as_object, reply.away))}
         print_json(as_object(cluster, asked, view, suspected, waits_for) | wait | as_objects(losses))
         return
     has_zones = any(view.traits_of(member).zone for member in view.members)
@@ -112,6 +136,7 @@ def members(
     if reply.restart_wait is not None:
         said = wait_in_words(reply.restart_wait)
         console().print(EscapedText(f"{said[0].upper()}{said[1:]}.", style="yellow"))
+    show_away(reply)
     show_losses(losses, at)
 
 

@@ -36,6 +36,7 @@ from phalanx.wire.messages import (
     ChangeMap,
     ChangePartitionCount,
     DoneReply,
+    ForgetMember,
     GetActivity,
     GetHistory,
     GetLosses,
@@ -47,12 +48,14 @@ from phalanx.wire.messages import (
     GiveUpHolders,
     HistoryReply,
     HoldClusterVersion,
+    LeaveCluster,
     LossesReply,
     MembersReply,
     MigrationsReply,
     RaiseClusterVersion,
     ReplicasReply,
     SafetyReply,
+    StopCluster,
     TableReply,
 )
 
@@ -139,6 +142,18 @@ class Inquirer:
         Raises `UnavailableError`, which says what the member waits for, until it is done: ask again.
         """
         self._ask(lambda request_id: ChangeLite(request_id, lite), DoneReply, "lite")
+
+    def leave(self) -> None:
+        """Let this member hand over all that it holds, and leave for good. Raises `UsageError` if no other one holds data."""
+        self._ask(LeaveCluster, DoneReply, "leave")
+
+    def stop_cluster(self) -> None:
+        """Let all members end, to be started again with their folders. Only the master does so. Raises `UsageError` if one has none."""
+        self._ask(StopCluster, DoneReply, "stop")
+
+    def forget(self, address: Address) -> None:
+        """Let the cluster await no member any more that was at an address. Only the master does so. Raises `UsageError` unless one is."""
+        self._ask(lambda request_id: ForgetMember(request_id, address), DoneReply, "decision")
 
     def accept_view(self, view_version: int) -> None:
         """Make the master declare its present view stable. Raises `UnavailableError` if that has another version."""

@@ -189,8 +189,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     release can join: set it on the members of the newer release before an upgrade that can be taken back."""
 
     restart_grace_ms: NotNegative = 30_000
-    """When a cluster that was switched off could go on, how long it waits for members that are still missing. Longer: fewer
-    replicas to copy where machines start slowly, and a later start without a machine that is gone."""
+    """When a cluster that was switched off could go on, how long it waits for members that are still missing. And for how long others get
+    no copies of what a member had that has stopped to come back. Longer: fewer replicas to copy where machines start slowly, and a later
+    start, and fewer replicas for longer, without a machine that is gone."""
 
     join_attempts: Positive = 5
     """Rounds over all seeds before joining fails."""

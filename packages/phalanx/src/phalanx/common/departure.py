@@ -33,6 +33,16 @@ class Departure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     how: HowGone
     newest: int = OLDEST_PROTOCOL_VERSION
     """The newest version of the protocol that it speaks; if that is not known, the oldest."""
+    store: str = ""
+    """The identity of its folder, unless others have got what it held: it is awaited until that store is back, or an operator forgets
+    it (DU-59)."""
+    returns: bool = False
+    """Whether it has stopped in order to come back."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it is awaited without end, because its folder has what it held."""
+        return bool(self.store) and self.how is not HowGone.LEFT
 
 
 Departures = tuple[Departure, ...]

@@ -91,6 +91,7 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
         has_started=True,
         cluster_version=known.view.cluster_version,
         off_ms=clock.off_ms,
+        departures=known.away,
     )
     return Restoration(kept, QuorumHandover(history, voter=known.voter), past, count)
 

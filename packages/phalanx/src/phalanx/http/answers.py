@@ -111,6 +111,16 @@ class ListedMember(TypedDict):
     protocols: Annotated[list[int], Meta(description="The oldest and the newest protocol that it speaks.")]
 
 
+class AwaitedMember(TypedDict):
+    """A member that is not in the list, and has in its folder what it held."""
+
+    member: str
+    address: str
+    stopped: Annotated[
+        bool, Meta(description="Whether it was stopped in order to be started again; false: it crashed, or is cut off.")
+    ]
+
+
 class Members(Losses):
     """The member list, oldest first."""
 
@@ -126,6 +136,7 @@ class Members(Losses):
         str | None, Meta(description="Why it is not raised, if this member is the master and it is not.")
     ]
     restart_wait: AwaitedRestart | None
+    awaited: list[AwaitedMember]
     members: list[ListedMember]
 
 

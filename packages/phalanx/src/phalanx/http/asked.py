@@ -57,7 +57,10 @@ class Asked:
         reply = await self._questions.members()
         lost = await self._questions.losses()
         listed = members.as_object(self._cluster, self._member.id, reply.view, reply.suspected, reply.raise_waits_for)
-        wait = {"restart_wait": partitions.wait_as_object(reply.restart_wait)}
+        wait = {
+            "restart_wait": partitions.wait_as_object(reply.restart_wait),
+            "awaited": list(map(members.away_as_object, reply.away)),
+        }
         return listed | wait | losses.as_objects(lost)
 
     async def partitions(self) -> dict[str, Any]:

@@ -7,10 +7,13 @@ delivered yet. Facts never leave the member; what people are told are events.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
+from phalanx.common.departure import Departures
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -30,6 +33,16 @@ class NewView(Fact, frozen=True):
     """The members of the view."""
 
 
+class StopWish(NamedTuple):
+    """On the master: which members stop, and come back with what they have in their folders."""
+
+    members: tuple[MemberId, ...] = ()
+    is_whole: bool = False
+    """Whether they are so many that the cluster stops as it is."""
+    asked_at: Millis = 0
+    """When one asked last."""
+
+
 class MembershipChanged(Fact, frozen=True):
     """The view, the master, or the duties of the master have changed; only of a member that has a view."""
 
@@ -46,6 +59,10 @@ class MembershipChanged(Fact, frozen=True):
     """Whether the cluster has once had its initial members."""
     missing: tuple[MemberId, ...] = ()
     """On the master: members that went without having left, for which the last data members wait before they leave."""
+    stops: StopWish = StopWish()
+    """All of its members are among those that leave, too."""
+    away: Departures = ()
+    """Members that keep in their folders what they held."""
 
 
 class IncarnationOver(Fact, frozen=True):
@@ -83,6 +100,18 @@ class ReplicasHandedOver(Fact, frozen=True):
     members: tuple[MemberId, ...]
     table: PartitionTable
     """The installed table, in which these members hold nothing."""
+
+
+class StopsDue(Fact, frozen=True):
+    """On the master: these members can end as they are, in the list and with their replicas."""
+
+    members: tuple[MemberId, ...]
+    is_whole: bool
+    """Whether the cluster stops, because they are more than half; else they stop while it waits for others."""
+
+
+class LeaveAsked(Fact, frozen=True):
+    """An operator has asked this member to hand over everything, and to leave for good."""
 
 
 class EvacuationOver(Fact, frozen=True):

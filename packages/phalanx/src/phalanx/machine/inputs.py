@@ -154,6 +154,9 @@ class Synced(msgspec.Struct, frozen=True):
 class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
+    keeps: bool = False
+    """Whether it comes back with what it has in its folder; False: others get all that it holds."""
+
 
 RareInput = (
     Started | LinkLost | LinkRefused | LinkUp | LeaveWanted | MemoryMeasured | SeedsFound | EventLogChecked | ActivityMeasured

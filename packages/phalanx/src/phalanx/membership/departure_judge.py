@@ -6,6 +6,7 @@ from phalanx.common.departure import HowGone
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.membership.detect.suspicion import Suspicions
+from phalanx.membership.join.departure_record import DepartedFolder
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.view_change import ViewChange
@@ -24,16 +25,22 @@ class DepartureJudge:
         before, view = change.before, change.view
         if change.seen and before is not None:
             self._gone.leave_out(change.seen, view, before.members, now)
-        self._gone.departures.on_view(view.members, now)
+        self._gone.departures.on_view(view, now)
         if before is None:
             return
         self._gone.former.count_lost(before, view, self._duties.leaving)
-        staying = frozenset(view.members)
+        staying, stores = frozenset(view.members), dict(before.stores)
+        told = {each.member: each for each in change.told.departures} if change.told is not None else {}
         for member, release in before.all_releases().items():
             if member not in staying:
-                took_nothing = member in self._duties.leaving or before.traits_of(member).lite
-                how = self._how_gone(member, view)
-                self._gone.departures.note(member, how, release.newest, now, took_nothing=took_nothing)
+                stops = member in self._duties.stopping or (member in told and told[member].returns)
+                lite = before.traits_of(member).lite
+                took_nothing = (member in self._duties.leaving and not stops) or lite
+                how = HowGone.CUT_OFF if stops else self._how_gone(member, view)
+                start = stores.get(member)
+                store = start.store if start is not None and how is not HowGone.LEFT and not lite else ""
+                folder = DepartedFolder(store, stops)
+                self._gone.departures.note(member, how, release.newest, now, took_nothing=took_nothing, folder=folder)
 
     def _how_gone(self, member: MemberId, view: MembersView) -> HowGone:
         # Who hands the mastership over makes the view without itself.

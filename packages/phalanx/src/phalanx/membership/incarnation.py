@@ -13,7 +13,7 @@ from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.majority import Majority
 from phalanx.membership.state import MembershipState
 from phalanx.membership.wishes import OwnWishes
-from phalanx.wire.join_events import Left
+from phalanx.wire.join_events import Left, Stopped
 from phalanx.wire.messages import MembersAck, MembersUpdate
 from phalanx.wire.view_events import Ejected
 
@@ -66,6 +66,8 @@ class Incarnation:
         self._state = state
         self._wishes = wishes
         self._inheritance = inheritance
+        self.has_stopped = False
+        """Whether this incarnation has ended within its list."""
 
     def begin(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
         """Begin, after another incarnation if there is a past. Return this process's memory of majorities."""
@@ -79,6 +81,12 @@ class Incarnation:
         """End, because the cluster does not need this member any more. `successors`: the view to which it leaves."""
         self._local.out.record(Left(self._state.joined().version))
         self.end("left", successors=successors)
+
+    def stop(self) -> None:
+        """End as this member is, within its list: it comes back with its vote and what its folder has (DU-58)."""
+        self.has_stopped = True
+        self._local.out.record(Stopped(self._state.joined().version))
+        self.end("stopped")
 
     def eject(self, by: MemberId, view: MembersView, rule: str) -> None:
         """Come back, as a new member, to others that go on without this one."""

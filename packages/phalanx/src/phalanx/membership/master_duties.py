@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from phalanx.common.departure import Departures
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
@@ -33,6 +34,12 @@ class MasterDuties:
         self._table = table
         self.leaving: set[MemberId] = set()
         """Members that asked to leave and are still in the view."""
+        self.stopping: set[MemberId] = set()
+        """Those of them that come back with what they have in their folders."""
+        self.stops_all = False
+        """Whether an operator has said that all members are to stop."""
+        self.stop_asked_at: Millis = 0
+        """When a member asked last to stop so."""
         self.demoting: set[MemberId] = set()
         """Members that become lite and still hold replicas."""
         self.departing: dict[MemberId, tuple[int, MemberId | None]] = {}
@@ -73,11 +80,34 @@ class MasterDuties:
         table = self._table.table
         return [table.replicas(partition) for partition in range(table.partition_count)] if table is not None else []
 
-    def begin_leaving(self, member: MemberId, view: MembersView, now: Millis) -> bool:
-        """Note that a member asked to leave. Return whether that is new."""
-        if member in self.leaving:
+    @property
+    def away(self) -> Departures:
+        """Return the members that keep in their folders what they held."""
+        return self._departures.kept
+
+    def stops_whole(self, view: MembersView) -> bool:
+        """Return whether more than half of those that vote stop, and come back: then the cluster stops as it is (DU-58)."""
+        voters = view.data_members or view.members
+        return self.stops_all or 2 * sum(member in self.stopping for member in voters) > len(voters)
+
+    def departure_if_stopping(self, view: MembersView) -> Departures:
+        """Return the departure of the master, for others, if it stops and comes back with its folder; or nothing."""
+        start = dict(view.stores).get(view.master)
+        if start is None or view.master not in self.stopping or view.traits_of(view.master).lite:
+            return ()
+        return (self._departures.of_stopping(view.master, view.all_releases()[view.master].newest, start.store),)
+
+    def begin_leaving(self, member: MemberId, view: MembersView, now: Millis, *, keeps: bool = False) -> bool:
+        """Note that a member asked to leave, and whether it comes back with what it has. Return whether that is new."""
+        keeps = keeps or self.stops_all
+        if member in self.leaving and keeps is (member in self.stopping):
             return False
         self.leaving.add(member)
+        if keeps:
+            self.stopping.add(member)
+            self.stop_asked_at = now
+        else:
+            self.stopping.discard(member)
         holders = view.data_members
         self._stops_whole = self._stops_whole or (len(holders) > 1 and self.leaving.issuperset(holders))
         self._note_missing(view, now)
@@ -86,6 +116,7 @@ class MasterDuties:
     def on_view(self, change: ViewChange, now: Millis) -> None:
         """Forget members that are not in the view, and note for which members the last ones wait."""
         self.leaving.intersection_update(change.view.members)
+        self.stopping.intersection_update(change.view.members)
         self.demoting.intersection_update(change.view.members)
         self._note_missing(change.view, now)
 

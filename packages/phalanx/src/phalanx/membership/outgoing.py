@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from phalanx.common.departure import Departures
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
@@ -65,11 +66,12 @@ class ViewPublisher:
         former, departures = self._gone.to_send()
         return MembersUpdate(view, self._state.has_started, former=former, departures=departures)
 
-    def handover(self, view: MembersView) -> MembersUpdate:
-        """Return the last view of this member, a leaving master, with its vote."""
+    def handover(self, view: MembersView, own: Departures) -> MembersUpdate:
+        """Return the last view of this member, a leaving master, with its vote, and what others are to note of its departure."""
         quorum = self._majority.quorum
         footing = quorum.next_footing(view, left=quorum.voter)
-        return MembersUpdate(view, self._state.has_started, footing, *self._gone.to_send())
+        former, departures = self._gone.to_send()
+        return MembersUpdate(view, self._state.has_started, footing, former, (*departures, *own))
 
     def send(self, to: MemberId, update: MembersUpdate) -> None:
         """Send a list to one member."""

@@ -18,13 +18,14 @@ from __future__ import annotations
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.quorum import QuorumHandover, QuorumRecord
+from phalanx.common.quorum import QuorumHandover
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
     IncarnationOver,
     MembershipChanged,
     OrphansMerged,
     ReplicasHandedOver,
+    StopsDue,
     TableConfirmed,
 )
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
@@ -60,6 +61,7 @@ from phalanx.membership.suspicion_handling import ExclusionHandling, SuspicionHa
 from phalanx.membership.table_news import TableNews
 from phalanx.membership.view_acceptance import ListVerdict, MasterLists, ViewAcceptance
 from phalanx.membership.view_installation import ViewInstallation
+from phalanx.membership.view_log import ViewLog
 from phalanx.membership.views.administration import Administration
 from phalanx.membership.views.admission import Admission, JoinRedirects, JoinRefusals, JoinRequests, Newcomers
 from phalanx.membership.views.awaited import AwaitedMembers
@@ -67,8 +69,8 @@ from phalanx.membership.views.cluster_version import ClusterVersion
 from phalanx.membership.views.leaving import LastAcks, LeaveRequests, Leaving, Resignation
 from phalanx.membership.views.lite_changes import LiteChanges
 from phalanx.membership.views.removals import ForcedRemovals, Removals
+from phalanx.membership.views.stopping import Stopping
 from phalanx.membership.wishes import OwnWishes
-from phalanx.wire.disk_records import ViewRecord
 from phalanx.wire.messages import (
     ClaimAnswer,
     Complaint,
@@ -92,6 +94,7 @@ from phalanx.wire.messages import (
     MergeProbe,
     ReachAnswer,
     ReachProbe,
+    StopOrder,
     SuspicionReport,
     ViewIsStable,
 )
@@ -110,8 +113,6 @@ class MembershipService:
         this, config, out = local.this, local.config, local.out
         self.this = this
         self._local = local
-        self._logged: tuple[MembersView | None, QuorumRecord | None, int] = None, None, 0
-        """What `take_view_record` has returned last, and how many votes of those that have left that had."""
         self._validated: MembersView | None = None
         """The view that `validate` has looked at last."""
         self._is_started = False
@@ -127,6 +128,7 @@ class MembershipService:
         wishes = self.wishes = OwnWishes(local, state, duties, table)
         quorum = QuorumState(local, carried)
         majority = self.majority = Majority(local, state, suspicions, quorum)
+        self.view_log = ViewLog(this, state, majority, gone.departures)
 
         # What is sent, and which members this one expects to hear.
         self.publisher = publisher = ViewPublisher(local, state, majority, gone)
@@ -150,7 +152,8 @@ class MembershipService:
         redirects = JoinRedirects(local, state, wishes, heartbeats)
         self._join_requests = JoinRequests(refusals, redirects, self._admission)
         removals = Removals(local, state, suspicions, self._admission)
-        self.leave_requests = LeaveRequests(local, state, duties)
+        stopping = self.stopping = Stopping(local, state, self.incarnation, removals)
+        self.leave_requests = LeaveRequests(local, state, duties, stopping)
         self.resignation = Resignation(local, state, publisher, self.incarnation)
         leaving = Leaving(LastAcks(state, duties, majority, publisher), removals, self.resignation, self._admission)
         lite_changes = LiteChanges(local, state, duties, wishes)
@@ -167,7 +170,7 @@ class MembershipService:
         self.cluster_version = ClusterVersion(local, state, awaited, self.installation)
 
         # What messages and suspicions lead to.
-        self._suspicion_handling = SuspicionHandling(state, removals, self.succession, heartbeats)
+        self._suspicion_handling = SuspicionHandling(state, removals, stopping, self.succession, heartbeats)
         self._exclusion_handling = ExclusionHandling(state, self.exclusions, self.succession, self._suspicion_handling)
         masters = MasterLists(gone, suspicions, majority, accession)
         outcomes = {
@@ -215,30 +218,11 @@ class MembershipService:
         """Return the master that this member follows: itself, the oldest of its view, or a claimer that it agreed with."""
         return self.state.master
 
-    def take_view_record(self) -> ViewRecord | None:
-        """Return what the log has to say of the view, and of which views are stable; None: nothing new since the last call.
-
-        1. A starts alone, then B and C join: the list of the three becomes stable. 2. All end. 3. If the logs of B and C
-        still call the list of A alone the last stable one, they wait for A, although they are the majority.
-        """
-        view, quorum = self.view, self.majority.quorum
-        known = view, quorum.footing, len(quorum.left)
-        if view is None or known == self._logged:
-            return None
-        self._logged = known
-        return self._view_record(view)
-
-    def last_view_record(self) -> ViewRecord | None:
-        """Return what the log has to say of the view with which this incarnation has ended; None: it had none."""
-        view = self.state.last_view
-        return self._view_record(view) if view is not None else None
-
-    def _view_record(self, view: MembersView) -> ViewRecord:
-        quorum = self.majority.quorum
-        return ViewRecord(view, quorum.footing_with_departures(), quorum.voter, self.this)
-
     def leaves_others(self) -> bool:
-        """Return whether this member, which has left, leaves others behind that hold data, as far as it knows."""
+        """Return whether this member, which has left, leaves others behind that hold data, as far as it knows. Who has stopped within
+        its list does not: it comes back with its vote, and what its folder has."""
+        if self.incarnation.has_stopped:
+            return False
         view, has_left = self.state.left_to, self.majority.quorum.has_left
         return view is not None and any(member != self.this and not has_left(member) for member in view.data_members)
 
@@ -327,15 +311,21 @@ class MembershipService:
             route(MergeProbe, self.on_merge_probe),
             route(MergeOrder, self.exclusions.on_merge_order),
             route(LeaveRequest, self.leave_requests.on_leave_request),
+            route(StopOrder, self.stopping.on_stop_order),
             route(LiteRequest, self.administration.on_lite_request),
         )
 
     def interests(self) -> list[Interest]:
         """Return the facts of this machine that its own rules follow, before any other machine does."""
-        return [interest(MembershipChanged, self._on_change), interest(IncarnationOver, self._on_over)]
+        return [
+            interest(MembershipChanged, self._on_change),
+            interest(StopsDue, self._on_stops_due),
+            interest(IncarnationOver, self._on_over),
+        ]
 
     def _on_change(self, fact: MembershipChanged, now: Millis) -> None:
         """Follow a change of the view or the role; record that a full cluster begins to work."""
+        self.stopping.on_view(self.state.members)
         self.succession.advance(now)
         self.resolution.follow()
         self.administration.follow(now)
@@ -351,6 +341,7 @@ class MembershipService:
         self._entry.end()
         self.succession.end()
         self.administration.end()
+        self.stopping.end()
 
     # --- time and connections --------------------------------------------------------------------------------------
 
@@ -368,7 +359,7 @@ class MembershipService:
         earliest = self.ticker.next_deadline()
         for deadline in (self.exclusions.next_deadline(), self.succession.next_deadline(),
                          self.administration.next_deadline(), self.cluster_version.next_deadline(),
-                         self.merging.next_deadline(), self.resolution.next_deadline()):  # fmt: skip
+                         self.merging.next_deadline(), self.resolution.next_deadline(), self.stopping.next_deadline()):  # fmt: skip
             if deadline is not None and deadline < earliest:
                 earliest = deadline
         return earliest
@@ -397,6 +388,7 @@ class MembershipService:
         self.administration.on_time(now)
         self.cluster_version.on_time(now)
         self.merging.on_time(now)
+        self.stopping.on_time(now)
 
     def _review(self, now: Millis) -> None:
         """Act on members that are suspected by now, and on an exclusion: fewer unsuspected members can decide it."""
@@ -438,8 +430,9 @@ class MembershipService:
             # What was sent before may have been lost with a connection that nobody could open again for a while.
             self.resignation.repeat(member)
         elif isinstance(event, LinkRefused):
-            self.suspicions.connection_refused(member, event, now)
-            self._review(now)
+            if not self.stopping.is_ending(member):
+                self.suspicions.connection_refused(member, event, now)
+                self._review(now)
         elif member not in self.suspicions.suspected:
             self.heartbeats.send(member)
             self.resignation.repeat(member)
@@ -457,19 +450,22 @@ class MembershipService:
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
-    def leave(self, now: Millis) -> None:
-        """Ask to leave. The master sees to it that nothing is lost, then publishes a view without this member."""
+    def leave(self, now: Millis, *, keeps: bool = False) -> None:
+        """Ask to leave. The master sees to it that nothing is lost, then publishes a view without this member.
+
+        `keeps`: as `LeaveWanted`.
+        """
         state = self.state
         if self.is_over:
             return
         if state.view is None:
             self.incarnation.end("left before it had joined")
         else:
-            self.wishes.to_leave = True
+            self.wishes.want_to_leave(keeps=keeps)
             if state.is_master:
-                self.leave_requests.begin_leave(self.this, now)
+                self.leave_requests.begin_leave(self.this, now, keeps=self.wishes.keeps)
             elif state.master is not None and state.master != self.this:
-                self._local.out.send(state.master, LeaveRequest())
+                self._local.out.send(state.master, LeaveRequest(self.wishes.keeps))
 
     def want_lite(self, lite: bool, now: Millis) -> str:
         """Ask the master to make this member a lite member, or a data member again, without loss of data.
@@ -493,6 +489,11 @@ class MembershipService:
         """Complete the leaving of members that hold nothing in the fact's table, if that is still the installed one."""
         if self.is_master and fact.table is confirmed.table:
             self.administration.complete_leaving(fact.members, now)
+
+    def _on_stops_due(self, fact: StopsDue, now: Millis) -> None:
+        """Let members end as they are."""
+        if self.is_master:
+            self.stopping.stop(fact, now)
 
     def on_orphans_merged(self, fact: OrphansMerged, now: Millis) -> None:
         """Leave: the merge that delayed this member's leaving is over."""

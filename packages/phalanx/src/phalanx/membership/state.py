@@ -9,7 +9,7 @@ from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
-from phalanx.machine.facts import MembershipChanged
+from phalanx.machine.facts import MembershipChanged, StopWish
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.ring import Watching, plan_watching
 from phalanx.membership.master_duties import MasterDuties
@@ -133,8 +133,19 @@ class MembershipState:
             duties = self._duties
             leaving = tuple(sorted(duties.draining(self.view)))
             started, missing = self.has_started, duties.missing
+            stops = StopWish(tuple(sorted(duties.stopping)), duties.stops_whole(self.view), duties.stop_asked_at)
             self._local.out.tell(
-                MembershipChanged(self.view, self.master, self.is_master, leaving, duties.evacuation, started, missing)
+                MembershipChanged(
+                    self.view,
+                    self.master,
+                    self.is_master,
+                    leaving,
+                    duties.evacuation,
+                    started,
+                    missing,
+                    stops,
+                    duties.away,
+                )
             )
 
     def evacuate(self, order: Evacuation | None) -> None:

@@ -9,6 +9,7 @@ from phalanx.membership.outgoing import Heartbeats
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.removals import Removals
+from phalanx.membership.views.stopping import Stopping
 from phalanx.wire.messages import ClaimAnswer, ExplicitSuspicion
 
 
@@ -16,10 +17,16 @@ class SuspicionHandling:
     """Acts on the suspects that failure detectors and messages named."""
 
     def __init__(
-        self, state: MembershipState, removals: Removals, succession: Succession, heartbeats: Heartbeats
+        self,
+        state: MembershipState,
+        removals: Removals,
+        stopping: Stopping,
+        succession: Succession,
+        heartbeats: Heartbeats,
     ) -> None:
         self._state = state
         self._removals = removals
+        self._stopping = stopping
         self._succession = succession
         self._heartbeats = heartbeats
 
@@ -29,7 +36,8 @@ class SuspicionHandling:
         if not suspects or state.view is None:
             return
         if state.is_master:
-            self._removals.remove(suspects, "CS-35", now)
+            if not self._stopping.ends_instead(suspects):
+                self._removals.remove(suspects, "CS-35", now)
         elif state.role in (Role.SLAVE, Role.CLAIMING):
             self._succession.leave_out(suspects, now)
             self._heartbeats.report_suspects()

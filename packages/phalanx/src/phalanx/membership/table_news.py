@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.machine.facts import MembershipChanged, TableConfirmed
 
@@ -32,6 +32,11 @@ class TableNews:
     def has_data(self) -> bool:
         """Whether the partitions are assigned."""
         return self.table is not None and self.table.is_assigned
+
+    def waiting_for(self, address: Address) -> int:
+        """Return how many dormant partitions wait for a member that was at an address."""
+        rows = self.table.dormant.values() if self.table is not None else ()
+        return sum(any(member is not None and address_of(member) == address for member in row) for row in rows)
 
     def replicas_of(self, member: MemberId) -> int:
         """Return how many replicas a member holds."""

@@ -21,6 +21,8 @@ class OwnWishes:
         self._table = table
         self.to_leave = False
         """Whether this member was told to leave."""
+        self.keeps = False
+        """Whether it then comes back with what it has in its folder."""
         self.lite: bool | None = None
         """Whether this member is to be a lite member; None: nothing is to change."""
         self._lite_before: bool | None = None
@@ -36,6 +38,11 @@ class OwnWishes:
         """Whether this member stays, or leaves only when another one has come that takes its data."""
         return not self.to_leave or bool(self._duties.missing)
 
+    def want_to_leave(self, *, keeps: bool) -> None:
+        """Note that this member is to leave. `keeps`: as `LeaveWanted`; who was told to hand over everything still does."""
+        self.keeps = keeps and (self.keeps or not self.to_leave)
+        self.to_leave = True
+
     def come_back(self, lite: bool | None) -> None:
         """Note whether the incarnation before this one was a lite member."""
         self._lite_before = lite
@@ -50,7 +57,7 @@ class OwnWishes:
         """Forget what is fulfilled. A new master that had asked the former one to leave begins to leave itself."""
         this = self._local.this
         if self._state.is_master and self.to_leave:
-            self._duties.begin_leaving(this, change.view, now)
+            self._duties.begin_leaving(this, change.view, now, keeps=self.keeps)
         if self.lite == change.view.traits_of(this).lite:
             self.lite = None
 
@@ -75,6 +82,6 @@ class OwnWishes:
     def ask(self, master: MemberId) -> None:
         """Ask the master for what is not fulfilled yet."""
         if self.to_leave:
-            self._local.out.send(master, LeaveRequest())
+            self._local.out.send(master, LeaveRequest(self.keeps))
         if self.lite is not None:
             self._local.out.send(master, LiteRequest(self.lite))

@@ -31,4 +31,4 @@ def last_record(
         # 1. All members are stopped at once. 2. Nobody can take from the others what they hold. 3. All are started again.
         return ClusterLeft(stored is not None or this in table.members)
     # The last one that leaves keeps all that it has, also the votes: it can be started again.
-    return membership.last_view_record()
+    return membership.view_log.last_record()

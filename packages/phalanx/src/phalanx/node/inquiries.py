@@ -74,7 +74,8 @@ class Inquiries:
         match request:
             case GetMembers():
                 waits_for = membership.cluster_version.why_not_raised(now) if membership.is_master else ""
-                return MembersReply(request.id, view, sorted(membership.suspicions.suspected), waits_for, restart_wait)
+                suspected, away = sorted(membership.suspicions.suspected), membership.gone.departures.kept
+                return MembersReply(request.id, view, suspected, waits_for, restart_wait, away)
             case GetTable():
                 if request.assign:
                     self._coordinator.want_table(now)

@@ -36,6 +36,7 @@ from phalanx.machine.facts import (
     DisksKnown,
     EvacuationOver,
     IncarnationOver,
+    LeaveAsked,
     MembershipChanged,
     MemoryKnown,
     NewTable,
@@ -263,7 +264,7 @@ class Node:
         self.grid.follower.acknowledge()
         if out.recorded:
             self._departures.history.add(out.recorded, now)
-        if self.log.is_on and (record := self.membership.take_view_record()) is not None:
+        if self.log.is_on and (record := self.membership.view_log.take_record()) is not None:
             self._sync_gate.add(record)
         effects = out.take()
         if self._has_moved:
@@ -400,6 +401,10 @@ class Node:
                 self.grid.on_disk_checked(event, now)
                 if self.grid.disks.lets_leave(self.installed_table.table):
                     self.data_merging.on_leave_wanted(now)
+            case LeaveWanted(keeps=True):
+                self.membership.leave(
+                    now, keeps=True
+                )  # what waits for a merge is in the folder, too, and is offered again
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:
@@ -409,12 +414,12 @@ class Node:
 
     def _interests(self) -> list[Interest]:
         """Return which machine takes which facts. In a round, machines get theirs from the first line to the last."""
-        membership, installed_table, coordinator, grid, data_merging = (
-            self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging,
-        )  # fmt: skip
+        membership, coordinator, grid, data_merging = self.membership, self.coordinator, self.grid, self.data_merging
+        installed_table = self.installed_table
         return [
             *membership.interests(),
             interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
+            interest(LeaveAsked, data_merging.on_leave_asked),
             interest(EvacuationOver, membership.resolution.on_evacuation_over),
             interest(ReplicasSetAside, self.data_merging.on_aside),
             interest(OrphansMerged, self.loss_reports.on_orphans_merged),

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import assert_never
 
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import Address, Millis, Target, address_of
+from phalanx.common.words import counted
 from phalanx.grid.replication.protection import ProtectionGuard
+from phalanx.machine.facts import LeaveAsked
 from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route_each
 from phalanx.membership.service import MembershipService
@@ -26,21 +28,29 @@ from phalanx.wire.messages import (
     DoneReply,
     ErrorReply,
     FlagReply,
+    ForgetMember,
     GiveUpHolders,
     HoldClusterVersion,
+    LeaveCluster,
     RaiseClusterVersion,
     ReplaceContent,
     Replacement,
     Reply,
+    StopCluster,
 )
+from phalanx.wire.view_events import MemberForgotten
 
 
 class OperatorRequests:
     """Finds the machine that a request is for, and answers the operator."""
 
     def __init__(
-        self, local: LocalContext, membership: MembershipService, coordinator: PartitionCoordinator, guard: ProtectionGuard
-    ) -> None:  # fmt: skip
+        self,
+        local: LocalContext,
+        membership: MembershipService,
+        coordinator: PartitionCoordinator,
+        guard: ProtectionGuard,
+    ) -> None:
         self._membership = membership
         self._coordinator = coordinator
         self._guard = guard
@@ -68,9 +78,16 @@ class OperatorRequests:
             refusal = self._membership.publisher.accept_view(request.view_version, now)
             if not refusal:
                 self._coordinator.accept_restart(now)
-        elif not self._coordinator.decides:
+        elif isinstance(request, LeaveCluster):
+            refusal = self._leave_cluster()
+        elif isinstance(request, StopCluster) and self._membership.is_master:
+            self._coordinator.check_stop()
+            self._membership.leave_requests.stop_all(now)
+            refusal = ""
+        elif not self._coordinator.decides or isinstance(request, StopCluster):
             master = self._membership.master or "a little later"
-            refusal = f"only the master changes the partition table: ask {master}"
+            does = "stops the cluster" if isinstance(request, StopCluster) else "changes the partition table"
+            refusal = f"only the master {does}: ask {master}"
         elif isinstance(request, ReplaceContent):
             return self._replace_content(request, now)
         else:
@@ -78,12 +95,16 @@ class OperatorRequests:
         return ErrorReply(request.id, ErrorCode.NOT_READY, refusal) if refusal else DoneReply(request.id)
 
     def _on_master(
-        self, request: ChangeMap | ChangePartitionCount | AcceptView | AcknowledgeLosses | GiveUpHolders, now: Millis
+        self, request: ChangeMap | ChangePartitionCount | AcceptView | AcknowledgeLosses | GiveUpHolders | ForgetMember,
+        now: Millis,
     ) -> str:  # fmt: skip
         """Carry out what only the master can. Return why it cannot be done now; empty: it is done."""
         match request:
             case GiveUpHolders():
                 self._coordinator.give_up(request, now)
+                return ""
+            case ForgetMember():
+                self._forget(request.address, now)
                 return ""
             case AcknowledgeLosses():
                 return self._coordinator.acknowledge_losses(request.ids, request.by, now)
@@ -95,6 +116,30 @@ class OperatorRequests:
                 return self._coordinator.change_map(request.map, request.change, now, request.schema_before)
             case _:
                 assert_never(request)
+
+    def _leave_cluster(self) -> str:
+        view, this = self._membership.view, self._local.this
+        if view is None:
+            return "this member is in no cluster now"
+        if view.data_members == (this,) and self._membership.table_news.has_data:
+            raise UsageError("no other member holds data: start one first, or stop this one, which keeps its folder")
+        self._out.tell(LeaveAsked())
+        return ""
+
+    def _forget(self, address: Address, now: Millis) -> None:
+        """Wait no more for a member that was at an address. Raises `UsageError` if none is awaited, or partitions wait for it."""
+        dormant = self._membership.table_news.waiting_for(address)
+        if dormant:
+            waits = counted(dormant, "partition waits", "partitions wait")
+            raise UsageError(f"{waits} for {address}: give it up there first, with phalanx partitions --give-up")
+        departures = self._membership.gone.departures
+        awaited = ", ".join(sorted({address_of(each.member) for each in departures.kept})) or "nobody"
+        gone = departures.forget(address, now)
+        if not gone:
+            raise UsageError(f"no member of {address} is awaited: the cluster awaits {awaited}")
+        for member in gone:
+            self._out.record(MemberForgotten(member))
+        self._membership.publisher.publish()
 
     def _replace_content(self, request: ReplaceContent, now: Millis) -> Reply:
         """Prepare another content for a map, or decide on it, for a job. A protected map can refuse that like any write."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from phalanx.common.departure import Departure
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.view import MembersView
 
@@ -56,3 +57,8 @@ def as_object(
             for member in view.members
         ],
     }
+
+
+def away_as_object(each: Departure) -> dict[str, Any]:
+    """Return a member that is awaited, because its folder has what it held."""
+    return {"member": each.member, "address": address_of(each.member), "stopped": each.returns}

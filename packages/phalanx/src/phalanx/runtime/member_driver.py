@@ -57,7 +57,7 @@ from phalanx.runtime.statistics.memory_use import MemoryUse
 from phalanx.runtime.statistics.recent_events import RecentEvents
 from phalanx.runtime.statistics.slow_turns import SlowTurns
 from phalanx.runtime.statistics.slow_updates import SlowUpdates
-from phalanx.wire.join_events import Joined, Left
+from phalanx.wire.join_events import Joined, Left, Stopped
 from phalanx.wire.messages import ErrorReply
 from phalanx.wire.view_events import ClusterStarted
 
@@ -145,7 +145,7 @@ class MemberDriver(MemberStatus):
         self._clock_offset_ms = 0
         """How far the grid's clock was ahead of `now` when the last incarnation ended."""
         self._has_left = False
-        self._is_to_leave = False
+        self._is_to_leave = self._keeps = False
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self._measurements.measure_memory)
@@ -244,7 +244,7 @@ class MemberDriver(MemberStatus):
         if not self._is_over:
             self._measurements.begin(self.node.grid.memory, lambda: self.accepted.client_count)
         if self._is_to_leave:
-            self.feed(LeaveWanted())
+            self.feed(LeaveWanted(self._keeps))
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class MemberDriver(MemberStatus):
                     self.recent_events.add(self.node.this, event)
                 if isinstance(event, ClusterStarted) and not self._started.done():
                     self._started.set_result(None)
-                self._has_left = self._has_left or isinstance(event, Left)
+                self._has_left = self._has_left or isinstance(event, Left | Stopped)
                 if isinstance(event, Joined) and event.members == (self.node.this,):
                     self._presence.warn_of_others(self.node.this)
             case ViewChanged(view):
@@ -411,10 +411,11 @@ class MemberDriver(MemberStatus):
         if count:
             logger.warning("%s refused %d connections %s, the last because %s", self.address, count, where, reason)
 
-    async def stop(self, *, drain: bool = True, timeout_s: Duration = 60.0) -> None:
-        """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
+    async def stop(self, *, drain: bool | None = None, timeout_s: Duration = 60.0) -> None:
+        """Leave the cluster and stop. `drain`: True: first hand all replicas over to other members; False: at once; None: a member with a
+        folder lets others own what they have, too, and comes back with what the folder has. One without drains.
 
-        If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as
+        If that takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as
         after a crash. In another event loop than its own, it is stopped in that one. Raises `UsageError` in a process that was
         forked from the member's, and if its loop does not run.
         """
@@ -425,10 +426,10 @@ class MemberDriver(MemberStatus):
         timeout_s = to_seconds("timeout_s", timeout_s, "0 or more, at most a year", at_most=LONGEST_S, may_be_zero=True)
         if not self._ended.done():
             await self.caller.locks.release_all()
-        if drain and not self._ended.done():
-            self._is_to_leave = True
+        if drain is not False and not self._ended.done():
+            self._is_to_leave, self._keeps = True, drain is None and self.keeps_data
             self._events.expect_leave()
-            self.feed(LeaveWanted())
+            self.feed(LeaveWanted(self._keeps))
             await asyncio.wait([self._ended], timeout=timeout_s)
             if not self._ended.done():
                 logger.warning(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MemberStatus(PublicNames):
     """The state of a member, as others read it; `MemberDriver` sets it."""
 
-    _internal = frozenset({"disk", "has_started", "node", "not_begun", "receivers"})
+    _internal = frozenset({"disk", "has_started", "keeps_data", "node", "not_begun", "receivers"})
 
     node: Node
     """The machines of the present incarnation."""
@@ -38,7 +38,9 @@ class MemberStatus(PublicNames):
     """Whether this member has stopped, or failed: its node gets no input any more."""
     _has_left: bool
     _is_to_leave: bool
-    """Whether this member was asked to drain and leave, which also holds for later incarnations."""
+    """Whether this member was asked to leave in good order, which also holds for later incarnations."""
+    _keeps: bool
+    """Whether it then comes back with what its folder has."""
 
     @property
     def id(self) -> MemberId:
@@ -107,8 +109,13 @@ class MemberStatus(PublicNames):
 
     @property
     def has_left(self) -> bool:
-        """Return whether this member has left its cluster in order."""
+        """Return whether this member has left its cluster in order, or stopped to come back."""
         return self._has_left
+
+    @property
+    def keeps_data(self) -> bool:
+        """Return whether it comes back with what its folder has when it is stopped: it has one, and its disk works."""
+        return self.disk is not None and self.disk.lost is None
 
     @property
     def waits_for(self) -> list[Address]:

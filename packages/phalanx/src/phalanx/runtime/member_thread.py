@@ -69,7 +69,7 @@ class MemberThread(NeedsPlainWith, BlockingFacade):
     def _begin(self) -> None:
         self._started: Future[Member] = Future()
         self._ended: Future[None] = Future()
-        self._to_stop: asyncio.Future[tuple[bool, float]]
+        self._to_stop: asyncio.Future[tuple[bool | None, float]]
         """How to stop: whether to drain, and for how many seconds at most. Of the loop in the member's thread."""
         self._thread = begin_thread(self._run, "phalanx-member")
         try:
@@ -180,10 +180,11 @@ class MemberThread(NeedsPlainWith, BlockingFacade):
 
     # --- its end ---------------------------------------------------------------------------------------------------
 
-    def stop(self, *, drain: bool = True, timeout_s: Duration = 60.0) -> None:
-        """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
+    def stop(self, *, drain: bool | None = None, timeout_s: Duration = 60.0) -> None:
+        """Leave the cluster and stop. `drain`: True: first hand all replicas over to other members; False: at once; None: a member with a
+        folder lets others own what they have, too, and comes back with what the folder has. One without drains.
 
-        If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as after a
+        If that takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as after a
         crash. Does nothing if it has stopped, and in a forked process that has no member of its own.
         """
         if self._process != os.getpid():
@@ -260,7 +261,8 @@ class MemberThread(NeedsPlainWith, BlockingFacade):
         try:
             waits: set[asyncio.Future[Any]] = {ended, self._to_stop}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            drain, timeout_s = self._to_stop.result() if self._to_stop.done() else (False, 0.0)
+            how: tuple[bool | None, float] = self._to_stop.result() if self._to_stop.done() else (False, 0.0)
+            drain, timeout_s = how
             await member.stop(drain=drain, timeout_s=timeout_s)
             await asyncio.sleep(0)  # the calls that this has ended come back
         finally:
@@ -270,10 +272,10 @@ class MemberThread(NeedsPlainWith, BlockingFacade):
     async def _start(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> Member:
         return await start_member(config, on_failure)
 
-    def _stop_member(self, drain: bool, timeout_s: float) -> None:
+    def _stop_member(self, drain: bool | None, timeout_s: float) -> None:
         if not self._to_stop.done():
             self._to_stop.set_result((drain, timeout_s))
-        elif not drain:
+        elif drain is False:
             self._at_once = asyncio.ensure_future(self._member.stop(drain=False))
 
 

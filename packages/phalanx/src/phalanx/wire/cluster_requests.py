@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 
+from phalanx.common.ids import Address
 from phalanx.common.map_plan import Batch
 from phalanx.common.map_settings import MapChange, SchemaText
 from phalanx.wire.limits import Text, Texts
@@ -110,6 +111,27 @@ class GiveUpHolders(WireMessage, tag=182, frozen=True):
     """How many partitions are to begin empty: the request is valid only if it is that many."""
     by: Text
     """The name that the operator gave."""
+
+
+class LeaveCluster(WireMessage, tag=191, frozen=True):
+    """Hand over all that the receiver holds, and leave for good: its folder is not needed any more. Answered when it has begun."""
+
+    id: int
+
+
+class StopCluster(WireMessage, tag=192, frozen=True):
+    """Let all members end, in order to be started again with their folders. Only the master does so. Answered when it has begun."""
+
+    id: int
+
+
+class ForgetMember(WireMessage, tag=193, frozen=True):
+    """Await a member no more that was at this address, and has in its folder what it held. Only the master does so. Where
+    nobody is awaited, it is refused.
+    """
+
+    id: int
+    address: Address
 
 
 class AcceptView(WireMessage, tag=142, frozen=True):

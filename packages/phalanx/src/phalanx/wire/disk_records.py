@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.common.departure import Departures
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumRecord
 from phalanx.common.table import PartitionTable, holders_of
@@ -91,6 +92,8 @@ class KnownCluster(WireMessage, frozen=True):
     """Whether any of its incarnations had a table with owners, also if that says nothing any more."""
     lacks_majority: bool = False
     """Whether the incarnation that has the table was last on a side without the majority."""
+    away: Departures = ()
+    """Members that keep in their folders what they held, and are awaited without end."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -101,6 +104,8 @@ class ViewRecord(WireMessage, tag=2, frozen=True):
     voter: MemberId
     member: MemberId
     """The incarnation that has."""
+    away: Departures = ()
+    """As `KnownCluster.away`."""
 
 
 class TableRecord(WireMessage, tag=3, frozen=True):
@@ -242,14 +247,16 @@ def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     members = known.members if record.member in known.members else (*known.members, record.member)
     members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
     lacks = lacks_majority(record.footing) if record.member == members[0] else known.lacks_majority
-    return KnownCluster(record.view, record.footing, record.voter, known.table, members, False, known.had_table, lacks)
+    had = known.had_table
+    return KnownCluster(record.view, record.footing, record.voter, known.table, members, False, had, lacks, record.away)
 
 
 def after_leaving(known: KnownCluster, record: ClusterLeft) -> KnownCluster:
     """Return what is known after the member has left its cluster in good order."""
     table, members = (known.table, known.members) if record.keeps else (None, ())
+    lacks, away = known.lacks_majority, known.away
     return KnownCluster(
-        known.view, known.footing, table=table, members=members, has_left=True, lacks_majority=known.lacks_majority
+        known.view, known.footing, table=table, members=members, has_left=True, lacks_majority=lacks, away=away
     )
 
 
@@ -259,10 +266,8 @@ def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
         return known
     named = {*record.table.members, *holders_of(record.table.dormant.values())} - {record.member}
     awaited = (member for member in known.members if member in named)
-    return KnownCluster(
-        known.view, known.footing, known.voter, record.table, (record.member, *awaited), had_table=True,
-        lacks_majority=lacks_majority(known.footing),
-    )  # fmt: skip
+    members, lacks, away = (record.member, *awaited), lacks_majority(known.footing), known.away
+    return KnownCluster(known.view, known.footing, known.voter, record.table, members, False, True, lacks, away)
 
 
 def after_ending(known: KnownCluster) -> KnownCluster:

@@ -115,11 +115,17 @@ class JoinAnswered(Event, frozen=True):
 
 
 class LeaveStarted(Event, frozen=True):
-    notice = Notice("lets {leaver} leave, which has {replicas_to_hand_over} replicas to hand over", group=VIEW)
+    notice = Either(
+        "keeps",
+        Notice("lets {leaver} stop, which keeps what it has in its folder and comes back", group=VIEW),
+        Notice("lets {leaver} leave, which has {replicas_to_hand_over} replicas to hand over", group=VIEW),
+    )
 
     leaver: MemberId
     replicas_to_hand_over: int
+    """0: none, or it keeps them."""
     rule: str = "PX-01"
+    keeps: bool = False
 
 
 class LeaveWaits(Event, frozen=True):
@@ -165,6 +171,27 @@ class Left(Event, frozen=True):
 
     view_version: int
     rule: str = "PX-01"
+
+
+class ClusterStops(Event, frozen=True):
+    """More than half of the members stop, and come back: the list and the table stay as they are."""
+
+    notice = Notice(
+        "lets {members} stop as they are: the cluster comes back with any majority of its {voters} members", group=VIEW
+    )
+
+    members: tuple[MemberId, ...]
+    voters: int
+    rule: str = "DU-58"
+
+
+class Stopped(Event, frozen=True):
+    """A member has stopped within its member list: it has its vote, and what it holds in its folder."""
+
+    notice = Notice("stopped {in_view}: its folder keeps what it holds", group=VIEW)
+
+    view_version: int
+    rule: str = "DU-58"
 
 
 class LiteChangeStarted(Event, frozen=True):

@@ -230,6 +230,13 @@ class ClaimAnswer(WireMessage, tag=19, frozen=True):
 class LeaveRequest(WireMessage, tag=20, frozen=True):
     """The sender wants to leave: the master must first move its replicas, and then publish a view without it."""
 
+    keeps: bool = False
+    """Whether it comes back with what it has in its folder: then only ownership moves, and what nobody else has in sync."""
+
+
+class StopOrder(WireMessage, tag=190, frozen=True):
+    """The master tells a member that stops to end as it is, in the list and with its vote. Its answer is the same message."""
+
 
 class LiteRequest(WireMessage, tag=39, frozen=True):
     """The sender wants to become lite, or a data member again. A lite member's replicas are moved first."""

@@ -27,6 +27,7 @@ from phalanx.wire.cluster_requests import (
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
+    ForgetMember,
     GetActivity,
     GetHistory,
     GetLosses,
@@ -38,9 +39,11 @@ from phalanx.wire.cluster_requests import (
     GetTable,
     GiveUpHolders,
     HoldClusterVersion,
+    LeaveCluster,
     RaiseClusterVersion,
     ReplaceContent,
     Replacement,
+    StopCluster,
 )
 from phalanx.wire.disk_messages import DiskReport
 from phalanx.wire.key_requests import (
@@ -87,6 +90,7 @@ from phalanx.wire.membership_messages import (
     ReachAnswer,
     ReachProbe,
     Refused,
+    StopOrder,
     SuspicionReport,
     ViewIsStable,
     Welcome,
@@ -178,7 +182,7 @@ Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
     | ViewIsStable | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
-    | LeaveRequest | LiteRequest | MergeProbe | MergeOrder | LeaseRequest | LeaseGrant
+    | LeaveRequest | StopOrder | LiteRequest | MergeProbe | MergeOrder | LeaseRequest | LeaseGrant
 )  # fmt: skip
 WakingMessage = PauseCheck | PauseCheckAnswer
 TableMessage = (
@@ -216,7 +220,7 @@ Inquiry = (
 )  # fmt: skip
 Administration = (
     ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent | AcknowledgeLosses
-    | RaiseClusterVersion | HoldClusterVersion | GiveUpHolders
+    | RaiseClusterVersion | HoldClusterVersion | GiveUpHolders | LeaveCluster | StopCluster | ForgetMember
 )  # fmt: skip
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
@@ -287,6 +291,7 @@ __all__ = [
     "FindWrite",
     "FindWrittenBefore",
     "FlagReply",
+    "ForgetMember",
     "Forgotten",
     "Get",
     "GetActivity",
@@ -323,6 +328,7 @@ __all__ = [
     "KeyWrite",
     "LeaseGrant",
     "LeaseRequest",
+    "LeaveCluster",
     "LeaveRequest",
     "LeavingMember",
     "LifeAnswer",
@@ -405,6 +411,8 @@ __all__ = [
     "SizeOf",
     "StagedJob",
     "StagedPast",
+    "StopCluster",
+    "StopOrder",
     "StoredSide",
     "SuspicionReport",
     "TableAck",

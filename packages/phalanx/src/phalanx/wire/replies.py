@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.common.departure import Departures
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.losses import LossBook
@@ -170,6 +171,8 @@ class MembersReply(WireMessage, tag=97, frozen=True):
     """From the master: why it does not raise the cluster version, in words; empty: it does, or there is nothing to raise."""
     restart_wait: RestartWait | None = None
     """As in `TableReply`."""
+    away: Departures = ()
+    """Members that keep in their folders what they held, and are awaited."""
 
 
 class NamesReply(WireMessage, tag=98, frozen=True):

@@ -27,6 +27,15 @@ class OutdatedViewHealed(Event, frozen=True):
     rule: str = "EL-32"
 
 
+class MemberForgotten(Event, frozen=True):
+    """An operator has said that a member does not come back which has in its folder what it held."""
+
+    notice = Notice("does not await {forgotten} any more: an operator has forgotten it", group=VIEW)
+
+    forgotten: MemberId
+    rule: str = "DU-59"
+
+
 class MemberRemoved(Event, frozen=True):
     notice = Notice("removes {removed} {in_view}", group=TROUBLE)
 

@@ -206,8 +206,8 @@ class Faults:
                 host.crash_sending.append((fault.what, fault.nth, fault.lasts_ms))
             case FaultKind.CUT_ON | FaultKind.PAUSE_ON:
                 host.disturb_on.append((fault.what, fault.nth, fault.lasts_ms, fault.kind is FaultKind.CUT_ON))
-            case FaultKind.LEAVE:
-                self._leave(host, fault.lasts_ms)
+            case FaultKind.LEAVE | FaultKind.STOP:
+                self._leave(host, fault.lasts_ms, keeps=fault.kind is FaultKind.STOP)
             case FaultKind.DEMOTE:
                 # Asked for first: it can end with this input.
                 if fault.lasts_ms:
@@ -269,8 +269,8 @@ class Faults:
         order = Random(f"outage:{fault.nth}")
         for host in self._world.hosts:
             back_ms = order.randrange(1, fault.lasts_ms)
-            if fault.what == FaultKind.LEAVE and host.has_joined:
-                self._leave(host, back_ms)
+            if fault.what in (FaultKind.LEAVE, FaultKind.STOP) and host.has_joined:
+                self._leave(host, back_ms, keeps=fault.what == FaultKind.STOP)
             elif host.node is not None:
                 host.is_leaving = False
                 self._world.crash(host, back_ms, CRASHED_WITH_ALL)
@@ -313,7 +313,7 @@ class Faults:
                 return host.node is not None and self._world.joined_count() > 2
             case FaultKind.CRASH | FaultKind.POWER | FaultKind.MEMORY:
                 return host.node is not None and (not host.has_joined or self._others(host, staying=False))
-            case FaultKind.LEAVE:
+            case FaultKind.LEAVE | FaultKind.STOP:
                 takes_along = not (self._world.options.restarts or self._others(host, staying=True))
                 return host.has_joined and not host.is_leaving and not takes_along
             case FaultKind.DEMOTE:
@@ -333,10 +333,10 @@ class Faults:
         others = [o for o in self._world.hosts if o is not host and o.has_joined and not (staying and o.is_leaving)]
         return any(self._world.holds_data(other) or not self._world.holds_data(host) for other in others)
 
-    def _leave(self, host: Host, comes_back_after_ms: int) -> None:
-        host.is_leaving = True
+    def _leave(self, host: Host, comes_back_after_ms: int, *, keeps: bool) -> None:
+        host.is_leaving, host.keeps = True, keeps and host.folder is not None
         self._comes_back_after_leaving[host.number] = comes_back_after_ms
-        self._world.feed(host, host.running_node.this, LeaveWanted())
+        self._world.feed(host, host.running_node.this, LeaveWanted(host.keeps))
 
     def _ask_to_be_lite(self, host: Host, *, wants_lite: bool) -> None:
         host.wants_lite = wants_lite
@@ -372,7 +372,8 @@ class Faults:
         if self._wants_backups != count:
             return
         if master is not None:
-            has_it = master.running_node.installed_table.table.maps.depth == count
+            node = master.running_node
+            has_it = node.coordinator.decides and node.installed_table.table.maps.depth == count
             if has_it and asked >= ASKED_FOR_CERTAIN:
                 return
             self._ask(master, lambda request_id: ChangeMap(request_id, "", MapChange(BackupCount(count))))

@@ -118,6 +118,13 @@ class SimFolder(SimDisk):
         """Whether a process that starts here brings back replicas."""
         return bool(self.replay.replicas)
 
+    @property
+    def holds_alone(self) -> bool:
+        """Whether the process that wrote last held a partition alone, as far as it had heard."""
+        known = self.replay.index.cluster
+        rows = [known.table.replicas(p) for p in range(known.table.partition_count)] if known.table is not None else []
+        return any(len(row) == 1 and row[0] in known.members for row in rows)
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, now: Millis, times: BlockTimes) -> None:

@@ -26,6 +26,8 @@ class Host:
         self.incarnations = 0
         self.is_leaving = False
         """Whether the member was asked to leave."""
+        self.keeps = False
+        """Whether it was asked to come back then with what it has in its folder."""
         self.wants_lite: bool | None = None
         """Whether the member was asked to hold no data, or (False) to hold some again; None: neither."""
         self.comes_back: Millis | None = None

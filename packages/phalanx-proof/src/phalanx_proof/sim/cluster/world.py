@@ -310,7 +310,7 @@ class World:
         if self.seed_answers.is_used:
             self.seed_answers.begin(host, this)
         if is_leaving:
-            self.feed(host, this, LeaveWanted())
+            self.feed(host, this, LeaveWanted(host.keeps))
 
     def _new_node(
         self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
@@ -351,9 +351,12 @@ class World:
         for host in hosts:
             if host.folder is not None:
                 host.folder.cut_power(self.now)
+        # Where a partition has no backup one machine is enough to lose something.
         if (
-            not self.joined_count() or not self.options.backups
-        ):  # without backups one machine is enough to lose something
+            not self.joined_count()
+            or not self.options.backups
+            or any(host.folder is not None and host.folder.holds_alone for host in hosts)
+        ):
             self._observer.on_power_cut(self.now)
 
     def pause(self, host: Host, lasts_ms: Millis) -> None:

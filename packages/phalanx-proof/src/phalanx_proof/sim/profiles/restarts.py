@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
@@ -23,9 +24,24 @@ def add_restarts(options: HistoryOptions) -> HistoryOptions:
         else each
         for each in options.faults
     )
-    return _with_folders(
-        options, (*faults, *_draw_crashes_in_writing(options), *_draw_clock_steps(options), *_draw_rot(options)), rng
-    )
+    faults = (*faults, *_draw_crashes_in_writing(options), *_draw_clock_steps(options), *_draw_rot(options))
+    return _with_folders(options, with_stops(faults, options.seed), rng)
+
+
+def with_stops(faults: Iterable[Fault], seed: int) -> tuple[Fault, ...]:
+    """Let most members that leave stop instead, and come back with what they have, and some that crash, too."""
+    rng = Random(f"comes back:{seed}")
+    share = rng.choice((0.5, 1.0))
+    crashes = rng.choice((0.0, 0.0, 0.3))
+
+    def changed(fault: Fault) -> Fault:
+        draw = rng.random()
+        if fault.kind is FaultKind.OUTAGE and fault.what == FaultKind.LEAVE and draw < share:
+            return msgspec.structs.replace(fault, what=FaultKind.STOP)
+        stops = (fault.kind is FaultKind.LEAVE and draw < share) or (fault.kind is FaultKind.CRASH and draw < crashes)
+        return msgspec.structs.replace(fault, kind=FaultKind.STOP) if stops else fault
+
+    return tuple(map(changed, faults))
 
 
 def _draw_crashes_in_writing(options: HistoryOptions) -> list[Fault]:
@@ -101,9 +117,8 @@ def add_outages(options: HistoryOptions) -> HistoryOptions:
     apart = _draw_apart(Random(f"apart:{seed}"), outages[-1].at_ms, options)
     leaves = _draw_orderly_stop(Random(f"stop:{seed}"), options)
     writing = [*_draw_crashes_in_writing(options), *_draw_clock_steps(options)]
-    faults = tuple(
-        sorted((*options.faults, *outages, *absent, *apart, *leaves, *writing), key=lambda fault: fault.at_ms)
-    )
+    stopping = with_stops((*options.faults, *outages, *absent, *apart, *leaves), seed)
+    faults = tuple(sorted((*stopping, *writing), key=lambda fault: fault.at_ms))
     always = Random(f"durability:{seed}").random() < 0.5
     options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings, always=always)
     if Random(f"alone:{seed}").random() < 0.8:

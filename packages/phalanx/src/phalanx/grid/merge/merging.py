@@ -27,7 +27,7 @@ from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
-from phalanx.machine.facts import IncarnationOver, NewTable, NewView, OrphansMerged, ReplicasSetAside
+from phalanx.machine.facts import IncarnationOver, LeaveAsked, NewTable, NewView, OrphansMerged, ReplicasSetAside
 from phalanx.machine.routes import Routes, route
 from phalanx.wire.disk_records import KeptMerged, MergeBegun, ReplicasKept
 from phalanx.wire.merge_events import DataKept, MergeEnded, MergeStarted
@@ -178,6 +178,10 @@ class DataMerging:
         """Send the open requests to a peer again: they, or their answers, can be lost."""
         if self._open:
             self._send_again(lambda handed: handed.target == peer, now)
+
+    def on_leave_asked(self, fact: LeaveAsked, now: Millis) -> None:
+        """Leave because an operator says so."""
+        self.on_leave_wanted(now)
 
     def on_leave_wanted(self, now: Millis) -> None:
         """Let this member leave as soon as other members have its orphaned replicas."""

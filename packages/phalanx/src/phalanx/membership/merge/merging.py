@@ -102,7 +102,13 @@ class Merging:
     def _look(self, now: Millis) -> None:
         # A member that is waited for is looked for, too: its machine can answer that no process is there any more.
         candidates = tuple(
-            dict.fromkeys([*self._gone.former.places(now), *self._gone.departures.awaited(PROTOCOL_VERSION, now)])
+            dict.fromkeys(
+                [
+                    *self._gone.former.places(now),
+                    *self._gone.departures.awaited(PROTOCOL_VERSION, now),
+                    *self._gone.departures.kept_elsewhere(),
+                ]
+            )
         )
         self._rarity = min(2 * self._rarity, RAREST) if candidates == self._seen else 1
         self._seen = candidates

@@ -17,7 +17,11 @@ class Administration:
     """Admission, leaving and publication by this member while it is the master."""
 
     def __init__(
-        self, state: MembershipState, admission: Admission, leaving: Leaving, lite_changes: LiteChanges
+        self,
+        state: MembershipState,
+        admission: Admission,
+        leaving: Leaving,
+        lite_changes: LiteChanges,
     ) -> None:
         self._state = state
         self._admission = admission

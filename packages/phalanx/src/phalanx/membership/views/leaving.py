@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from phalanx.common.departure import Departures
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
@@ -16,6 +17,7 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.views.admission import Admission
 from phalanx.membership.views.master_handover import MasterHandover
 from phalanx.membership.views.removals import Removals
+from phalanx.membership.views.stopping import Stopping
 from phalanx.wire.join_events import LeaveStarted
 from phalanx.wire.messages import Heartbeat, LeaveRequest, MembersAck
 from phalanx.wire.view_events import MemberRemoved
@@ -26,23 +28,37 @@ LEFT = "PX-01"
 class LeaveRequests:
     """Takes the requests of members that want to leave."""
 
-    def __init__(self, local: LocalContext, state: MembershipState, duties: MasterDuties) -> None:
+    def __init__(self, local: LocalContext, state: MembershipState, duties: MasterDuties, stopping: Stopping) -> None:
         self._local = local
         self._state = state
         self._duties = duties
+        self._stopping = stopping
 
     def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
         """Start the leaving of a member that asks for it, as the master."""
-        state, duties = self._state, self._duties
-        if state.is_master and sender in state.members and sender not in duties.leaving:
-            self.begin_leave(sender, now)
-            to_hand_over = duties.replicas_to_hand_over(sender, state.joined())
-            self._local.out.record(LeaveStarted(sender, to_hand_over))
+        if self._state.is_master and sender in self._state.members and self._begin(sender, now, keeps=message.keeps):
+            to_hand_over = 0 if message.keeps else self._duties.replicas_to_hand_over(sender, self._state.joined())
+            self._local.out.record(LeaveStarted(sender, to_hand_over, keeps=message.keeps))
+        elif self._state.is_master:
+            self._stopping.repeat(sender)
 
-    def begin_leave(self, member: MemberId, now: Millis) -> None:
-        """Move, as the master, the replicas of a member away, because it asked to leave."""
-        if self._duties.begin_leaving(member, self._state.joined(), now):
+    def begin_leave(self, member: MemberId, now: Millis, *, keeps: bool = False) -> None:
+        """Move, as the master, the replicas of a member away, because it asked to leave. `keeps`: only ownership moves."""
+        self._begin(member, now, keeps=keeps)
+
+    def stop_all(self, now: Millis) -> None:
+        """Let the whole cluster stop, as the master, because an operator says so."""
+        view = self._state.joined()
+        self._duties.stops_all = True
+        for member in view.members:
+            self._duties.begin_leaving(member, view, now, keeps=True)
+        self._state.tell_change()
+
+    def _begin(self, member: MemberId, now: Millis, *, keeps: bool) -> bool:
+        is_new = self._duties.begin_leaving(member, self._state.joined(), now, keeps=keeps)
+        if is_new:
             self._state.tell_change()
+        return is_new
 
 
 class LastAcks:
@@ -75,6 +91,10 @@ class LastAcks:
         if self._awaits and self._leaves and now >= self._until:
             self._awaits = False
             self._state.tell_change()  # the coordinator then says again that this member has handed over its replicas
+
+    def own_departure(self) -> Departures:
+        """Return what others are to note of this master when it leaves, because it stops, and comes back with its folder; or nothing."""
+        return self._duties.departure_if_stopping(self._state.joined())
 
     def are_over(self, now: Millis) -> bool:
         """Return whether no acknowledgement is waited for any more.
@@ -143,9 +163,9 @@ class Resignation:
         """Return until when a last view that is sent now is waited for."""
         return now + self._local.config.join_acknowledgement_ms
 
-    def resign(self, now: Millis) -> MembersView | None:
+    def resign(self, own: Departures, now: Millis) -> MembersView | None:
         """Publish a view without this member, whose oldest is the next master, and wait until all have it. None: it is
-        alone.
+        alone. `own`: what they are to note of its departure.
         """
         this, out = self._local.this, self._local.out
         view = self._state.joined()
@@ -154,7 +174,7 @@ class Resignation:
             return None
         new = view.with_change(this, frozenset({this}), ())
         out.record(MemberRemoved(this, new.version, "it left", LEFT))
-        update = self._publisher.handover(new)
+        update = self._publisher.handover(new, own)
         self._state.follow(this, RoleEvent.HANDS_OVER)
         self.hand_over = MasterHandover(update, self.time_limit(now), out)
         return new
@@ -203,7 +223,7 @@ class Leaving:
             self.last_acks.send_farewell(others, self.resignation.time_limit(now))
             self._removals.remove(others, LEFT, now, reasons=dict.fromkeys(others, "it left"))
         elif leaves_itself and self.last_acks.are_over(now):
-            successors = self.resignation.resign(now)
+            successors = self.resignation.resign(self.last_acks.own_departure(), now)
             if successors is not None:
                 self._admission.leave_to(successors)
 

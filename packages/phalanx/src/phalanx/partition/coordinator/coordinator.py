@@ -49,6 +49,9 @@ from phalanx.wire.table_events import (
     TableSearchStarted,
 )
 
+STOPS_FROM = 9
+"""The cluster version from which members know `StopOrder`."""
+
 
 class CoordinatorQuestions(NamedTuple):
     """What the coordinator asks other machines of its member."""
@@ -79,8 +82,8 @@ class PartitionCoordinator:
         self.migrations, self.memory = self._rebalancer.migrations, self._rebalancer.memory
         self.redundancy = self._rebalancer.redundancy
         self.draining = Draining(
-            local, self.publication, self._eligible, self._hold, self.migrations, questions.has_entries
-        )
+            local, self.publication, self._rebalancer.stops, self._hold, self.migrations, questions.has_entries
+        )  # fmt: skip
         self._map_changes = MapChanges(self.publication, local.out)
         self.replacement = MapReplacement(self.publication, local.config.staging_ms, local.out)
         self._has_started = True
@@ -107,6 +110,8 @@ class PartitionCoordinator:
         became_master = fact.leads and not self._leads
         self._has_started, self._leads = fact.has_started, fact.leads
         self._rebalancer.evacuate(fact.evacuation, confirmed.table, now)
+        self._eligible.to_stop, self._rebalancer.stops.wish = frozenset(fact.stops.members), fact.stops
+        self._rebalancer.grace.away = fact.away
         self._rebalancer.replan(self._eligible.update(before, view, fact.leaving))
         self._rebalancer.folders.follow(before, view, confirmed.table)
         self.draining.missing = fact.missing
@@ -306,6 +311,19 @@ class PartitionCoordinator:
         self._rebalancer.replan("holders of dormant partitions were given up")
         self._go_on(now)
 
+    def check_stop(self) -> None:
+        """Raise `UsageError` unless each member that holds data keeps it in a folder on a working disk."""
+        view = self.publication.joined()
+        stores = dict(view.stores)
+        lacking = [member for member in view.data_members if member not in stores or member in self._eligible.failed]
+        if lacking:
+            listed = ", ".join(map(address_of, lacking))
+            raise UsageError(
+                f"what {listed} hold{'s' if len(lacking) == 1 else ''} would be lost: no folder on a working disk has it; let them leave first, with phalanx members --leave"
+            )
+        if not view.speaks(STOPS_FROM):
+            raise UsageError("some members are of a release that does not know it: stop each one, by SIGTERM")
+
     def accept_restart(self, now: Millis) -> None:
         """Let a cluster that was switched off go on without the votes that it waits for."""
         self.restarting.accept()
@@ -377,7 +395,7 @@ class PartitionCoordinator:
             if plan is None:
                 self.restarting.tell(self.publication.joined(), now)
                 self._installed.note_restart_wait(self.restarting.wait)
-                self.draining.tell_handed_over(now)  # who waits here has nothing to hand over
+                self.draining.tell_waiting(now)
                 return
             found = found._replace(table=plan.table or found.table)
         self._search = None

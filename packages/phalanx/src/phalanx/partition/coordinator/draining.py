@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.machine.facts import ReplicasHandedOver
+from phalanx.machine.facts import ReplicasHandedOver, StopsDue
 from phalanx.machine.local_context import LocalContext
-from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
+from phalanx.partition.coordinator.stopping_members import StoppingMembers
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.migrations import Migrations
 from phalanx.wire.join_events import LastMembersLeave, LeaveWaits
@@ -25,7 +25,7 @@ class Draining:
         self,
         local: LocalContext,
         publication: TablePublication,
-        eligible: EligibleMembers,
+        stops: StoppingMembers,
         hold: PromotionHold,
         migrations: Migrations,
         has_entries: Callable[[], bool],
@@ -33,7 +33,8 @@ class Draining:
         """`has_entries`: whether this member holds any entry."""
         self._local, self._out, self._retry_ms = local, local.out, local.config.retry_interval_ms
         self._publication = publication
-        self._eligible = eligible
+        self._eligible = stops.eligible
+        self._stops = stops
         self._hold = hold
         self._migrations = migrations
         self._has_entries = has_entries
@@ -47,9 +48,30 @@ class Draining:
         """When to check again whether this member can leave; None: it can, does not want to, or answers of others tell."""
 
     def tell_handed_over(self, now: Millis) -> None:
-        """Report which members that leave hold nothing that is needed."""
+        """Report which members that leave hold nothing that is needed, or that those that stop can end."""
         if ready := self._may_leave(now):
             self._out.tell(ReplicasHandedOver(tuple(ready), self._publication.table))
+        if self._stops.wish.is_whole and self._may_stop(now):
+            self._out.tell(StopsDue(tuple(sorted(self._eligible.stopping)), is_whole=True))
+
+    def tell_waiting(self, now: Millis) -> None:
+        """Let members go while the cluster waits for others: they have nothing to hand over. Who comes back keeps its vote: what it has
+        read can be needed.
+        """
+        if stopping := sorted(self._eligible.stopping):
+            self._out.tell(StopsDue(tuple(stopping), is_whole=False))
+        self.tell_handed_over(now)
+
+    def _may_stop(self, now: Millis) -> bool:
+        publication = self._publication
+        is_known = not publication.table.is_assigned or publication.is_known_to(publication.others)
+        is_settled = is_known and not self._migrations.underway
+        if self._stops.may_stop_together(
+            now, is_settled=is_settled, data_members=self._publication.joined().data_members
+        ):
+            return True
+        self.look_again_at = now + self._retry_ms
+        return False
 
     def _may_leave(self, now: Millis) -> list[MemberId]:
         """Return the leaving members that hold nothing any more, and of which every staying member knows that."""
@@ -61,9 +83,12 @@ class Draining:
         if not self._eligible.know_table():
             return []
         ready = [member for member in leaving if not self.to_hand_over(member)]
+        stopping = self._eligible.stopping
+        if self._stops.wish.is_whole or now < self._stops.together_until:
+            ready = [member for member in ready if member not in stopping]
         if self._hold.waits_for_departed(now):
             ready = [member for member in ready if member != self._local.this]
-        if self._local.this in leaving and self._local.this not in ready:
+        if (self._local.this in leaving and self._local.this not in ready) or not stopping.issubset(ready):
             # Nobody tells that a hold is over, or that the last entry here was removed.
             self.look_again_at = now + self._retry_ms
         self._note_end(ready)
@@ -98,6 +123,8 @@ class Draining:
 
     def _held_by(self, member: MemberId, coming: int = 0) -> int:
         """Return how many replicas others must take over before this member can go. `coming`: how many it is just getting."""
+        if member in self._eligible.stopping:
+            return self._stops.to_hand_over(member, self._publication.table) + coming
         data_members = self._publication.joined().data_members
         nobody_stays = all(other in self._eligible.leaving or other == member for other in data_members)
         if nobody_stays and (not self.missing or (member == self._local.this and not self._has_entries())):

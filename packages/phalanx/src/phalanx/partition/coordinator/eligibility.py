@@ -24,7 +24,8 @@ class EligibleMembers:
     def __init__(self, publication: TablePublication) -> None:
         self._publication = publication
         self.leaving: Collection[MemberId] = ()
-        """Members that hand over all their replicas."""
+        """Members that hand over all their replicas, or stop."""
+        self.to_stop: frozenset[MemberId] = frozenset()
         self.failed: frozenset[MemberId] = frozenset()
         """Members whose disks have failed."""
 
@@ -36,6 +37,11 @@ class EligibleMembers:
         if before.traits != view.traits:
             return "other members hold data"
         return "members want to hold nothing any more" if set(leaving) != set(left_before) else ""
+
+    @property
+    def stopping(self) -> frozenset[MemberId]:
+        """Return those of them that stop, and come back with what they hold: their disks work."""
+        return self.to_stop - self.failed if self.to_stop else self.to_stop
 
     # --- who, and how many -----------------------------------------------------------------------------------------
 

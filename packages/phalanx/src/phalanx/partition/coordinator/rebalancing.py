@@ -27,6 +27,8 @@ from phalanx.partition.coordinator.known_folders import KnownFolders
 from phalanx.partition.coordinator.loss_records import LossRecords
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
 from phalanx.partition.coordinator.redundancy import Redundancy
+from phalanx.partition.coordinator.restart_grace import RestartGrace
+from phalanx.partition.coordinator.stopping_members import StoppingMembers, plan_exchanges
 from phalanx.partition.coordinator.substitute_replicas import with_substitutes
 from phalanx.partition.coordinator.table_publication import LostRows, TablePublication
 from phalanx.partition.migration_phases import MigrationOutcome
@@ -63,6 +65,8 @@ class Rebalancer:
         self._disks = DiskRedundancy(eligible, local.out)
         self._exchanged: set[int] = set()
         """Partitions whose owners' disks have failed, and that are to get a backup as their owner before anything else moves."""
+        self.stops = StoppingMembers(eligible)
+        self.grace = RestartGrace(local.config.restart_grace_ms)
         self._evacuation = EvacuationProgress(local.out)
         self._replan_reason = ""
         """Why targets must be planned again; empty: they need not."""
@@ -88,6 +92,7 @@ class Rebalancer:
         """Forget everything: another member leads."""
         self._split_to = 0
         self._exchanged.clear()
+        self.grace.forget()
         self.memory.forget()
         self.migrations.forget_all()
 
@@ -143,6 +148,7 @@ class Rebalancer:
         self._publication.change_rows(
             changes, now, at_once=True, increments=rolled_back, lost=LostRows(result.lost, dormant, losses)
         )
+        self.grace.note(before, result.changes, view, now)
         after = self._publication.table
         self._losses.note_taken_out(before, result, after)
         for outcome in ended:
@@ -253,8 +259,9 @@ class Rebalancer:
     def advance(self, now: Millis) -> None:
         """Plan targets if there is a reason, and begin the migrations that can begin."""
         self.plan_again_at = None
-        if not self._publication.table.is_assigned or self._hold.holds(now):
+        if not self._publication.table.is_assigned or self._hold.holds(now) or self.stops.wish.is_whole:
             return
+        self._end_grace(now)
         if self._has_substitutes and not self.migrations.unreachable(now) and not self.memory.full:
             self._replan_reason = "a destination may be reached again"
         if self._split_to and self.migrations.is_quiet and not self._publication.table.dormant:
@@ -265,8 +272,12 @@ class Rebalancer:
             self._start_migrations(now)
         self.redundancy.note(now)
         self._disks.note(self._publication.table)
-        if self._replan_reason:
-            self.plan_again_at = now + self._retry_ms
+        self.plan_again_at = now + self._retry_ms if self._replan_reason else self.grace.until
+
+    def _end_grace(self, now: Millis) -> None:
+        stores, ready = self._publication.joined().stores, self._eligible.ready()
+        if self.grace.end_if_over({start.store for member, start in stores if member in ready}, now):
+            self._replan_reason = "a member is back, or was waited for long enough"
 
     def _start_migrations(self, now: Millis) -> None:
         publication, eligible = self._publication, self._eligible
@@ -276,7 +287,8 @@ class Rebalancer:
         )  # fmt: skip
 
     def _plan(self, now: Millis) -> None:
-        rows = self._rows_to_come() if self._eligible.failed else []
+        eligible = self._eligible
+        rows = self._rows_to_come() if eligible.failed or eligible.stopping else []
         exchanges = find_exchanges(rows, self._eligible)
         self._exchanged = set(exchanges)
         if (order := self._evacuation.order) is not None:
@@ -284,12 +296,34 @@ class Rebalancer:
             target = self._evacuation.targets(self._publication.table, takers, doubtful, self.memory.full, now)
         elif exchanges:
             target = [exchanges.get(partition, row) for partition, row in enumerate(rows)]
+        elif eligible.stopping:
+            backups = self._publication.table.maps.depth
+            target = plan_exchanges(rows, eligible, lambda: self._shares(eligible.sharing(), now), backups)
+        elif self.grace.partitions:
+            target = self._while_others_come_back(now)
         elif (members := self._eligible.sharing()) or not self._publication.joined().data_members:
             target = self._shares(members, now)
         else:
             return  # The members that could share have yet to be heard.
         reason, self._replan_reason = self._replan_reason, ""
         self.apply(self.migrations.plan(self._publication.table, target, self._eligible.wanted(), reason), now)
+
+    def _while_others_come_back(self, now: Millis) -> list[Slots]:
+        """Return what to do while replicas are waited for that are in folders: only what lacks others, too, gets some."""
+        rows, eligible = self._rows_to_come(), self._eligible
+        wanted, leaving = eligible.wanted(), frozenset(eligible.uncounted())
+        lacking = [
+            partition
+            for partition, row in enumerate(rows)
+            if partition not in self.grace.partitions
+            and sum(member is not None and member not in leaving for member in row) < wanted
+        ]
+        if not lacking or not (members := eligible.sharing()):
+            return rows
+        shares = self._shares(members, now)
+        for partition in lacking:
+            rows[partition] = shares[partition]
+        return rows
 
     def _rows_to_come(self) -> list[Slots]:
         """Return each row as it is when its migration under way has ended.
