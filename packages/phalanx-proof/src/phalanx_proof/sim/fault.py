@@ -16,14 +16,16 @@ where nobody does); who gets it; and a backup that takes no other part (the sour
 BEFORE, INSIDE, AFTER, CARRYING = "before", "inside", "after", "carrying"
 """Points of an input at which memory runs out: before the node has it, while it gathers its effects, when it has handled it,
 and while the effects are carried out."""
+BY_OPERATOR = "operator"
+"""How all processes end: an operator stops the cluster (`phalanx stop --all`)."""
 
 
 class FaultKind(enum.StrEnum):
     CRASH = "crash"
     """The process ends without a word. `lasts_ms`: starts again after that; 0: not before the end of the faults."""
     OUTAGE = "outage"
-    """All processes end without a word (`what` is empty), or their machines lose power (POWER), or they are told to leave (LEAVE) or to stop (STOP), and
-    start again within `lasts_ms`, in an order that `nth` says."""
+    """All processes end without a word (`what` is empty), or their machines lose power (POWER), or they are told to leave (LEAVE) or to
+    stop (STOP), each for itself or all by their master (BY_OPERATOR), and start again within `lasts_ms`, in an order that `nth` says."""
     POWER = "power"
     """As CRASH, and the machine loses power: of what it had not synced, its disk has this and that, or nothing."""
     CRASH_WRITING = "crash-writing"

@@ -11,13 +11,13 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant, known
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Call, LeaveWanted
-from phalanx.wire.messages import AcceptView, ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest
+from phalanx.wire.messages import AcceptView, ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest, StopCluster
 from phalanx.wire.table_events import MigrationStarted
 from phalanx_proof.sim.cluster.disk_faults import DiskFaults
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.scarce_memory import ScarceMemory
 from phalanx_proof.sim.cluster.world import World
-from phalanx_proof.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
+from phalanx_proof.sim.fault import BY_OPERATOR, DESTINATION, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
 from phalanx_proof.sim.history.request_ids import ADMIN_FROM
 from phalanx_proof.sim.options import MAP
 from phalanx_proof.sim.story import Story
@@ -221,7 +221,7 @@ class Faults:
                 host.clock_ahead_ms += fault.nth
                 world.touch(host)
             case FaultKind.CLOCK_BACK:
-                host.wall_ms += fault.nth
+                host.wall_ms = max(0, host.wall_ms + fault.nth)  # no clock shows a time before 1970
             case FaultKind.MEMORY:
                 host.shortage = ScarceMemory(fault.what, fault.nth, fault.lasts_ms)
             case FaultKind.DISK:
@@ -269,13 +269,17 @@ class Faults:
         order = Random(f"outage:{fault.nth}")
         for host in self._world.hosts:
             back_ms = order.randrange(1, fault.lasts_ms)
-            if fault.what in (FaultKind.LEAVE, FaultKind.STOP) and host.has_joined:
+            if fault.what == BY_OPERATOR:
+                self._comes_back_after_leaving[host.number] = back_ms
+            elif fault.what in (FaultKind.LEAVE, FaultKind.STOP) and host.has_joined:
                 self._leave(host, back_ms, keeps=fault.what == FaultKind.STOP)
             elif host.node is not None:
                 host.is_leaving = False
                 self._world.crash(host, back_ms, CRASHED_WITH_ALL)
         if fault.what == FaultKind.POWER:
             self._world.cut_power(self._world.hosts)
+        elif fault.what == BY_OPERATOR and (master := self._host(MASTER)) is not None:
+            self._ask(master, StopCluster)
 
     def _between(self, fault: Fault, host: Host, other: Host) -> None:
         network, now = self._world.network, self._world.now

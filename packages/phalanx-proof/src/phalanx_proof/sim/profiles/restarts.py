@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
+from phalanx_proof.sim.fault import BY_OPERATOR, MASTER, Fault, FaultKind
 from phalanx_proof.sim.options import HistoryOptions
 
 GRACES_MS: tuple[Millis, ...] = (0, 500, 5_000)
@@ -37,7 +37,8 @@ def with_stops(faults: Iterable[Fault], seed: int) -> tuple[Fault, ...]:
     def changed(fault: Fault) -> Fault:
         draw = rng.random()
         if fault.kind is FaultKind.OUTAGE and fault.what == FaultKind.LEAVE and draw < share:
-            return msgspec.structs.replace(fault, what=FaultKind.STOP)
+            by_operator = Random(f"operator:{seed}:{fault.at_ms}").random() < 0.4
+            return msgspec.structs.replace(fault, what=BY_OPERATOR if by_operator else FaultKind.STOP)
         stops = (fault.kind is FaultKind.LEAVE and draw < share) or (fault.kind is FaultKind.CRASH and draw < crashes)
         return msgspec.structs.replace(fault, kind=FaultKind.STOP) if stops else fault
 

@@ -1,0 +1,227 @@
+"""Members that stop in order to come back, and what goes wrong meanwhile: crashes, cuts, disks, migrations, and one that never comes."""
+
+import pytest
+
+from partition.test_stopping import LATER, VALUE, back, filled, lacking, owner_of, read, stop, write
+from phalanx.common.disk_state import DiskState
+from phalanx.machine.inputs import DiskChecked
+from phalanx.partition.coordinator.stopping_members import STOP_TOGETHER_MS, STOPS_AT_MOST_MS
+from phalanx.wire.messages import CopyChunk, LeaveRequest, StopCluster
+from support.harness import Cluster
+
+FAILED = DiskChecked(DiskState.FAILED, "data_dir /data: the sync of 1.log has failed: EIO")
+LONG_MS = 60_000
+
+
+def all_there(c: Cluster, value: bytes = VALUE) -> bool:
+    table = c.table(next(iter(c.nodes)))
+    return [read(c, partition) for partition in range(table.partition_count)] == [value] * table.partition_count
+
+
+# --- one stops --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rows("DU-38", "DU-39")
+def test_one_can_stop_again_within_the_grace_of_its_first_stop() -> None:
+    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=60_000)
+    for round_ in range(3):
+        stop(c, "C")
+        c.advance(STOP_TOGETHER_MS + 3_000)
+        assert "C" not in c.nodes, round_
+        write(c, 1, LATER)
+        write(c, 1, VALUE)
+        back(c, "C")
+        assert lacking(c) == []
+        assert all_there(c)
+
+
+@pytest.mark.rows("DU-38")
+@pytest.mark.parametrize("leaver", "BC")
+def test_the_source_or_the_destination_of_a_migration_stops(leaver: str) -> None:
+    c = filled("ABC", "AB", "BA", "AB", backup_count=1)
+    c.start("D")
+    held: list[tuple[str, str]] = []
+
+    def hold_back(sender: str, receiver: str, message: object) -> bool:
+        if isinstance(message, CopyChunk) and not held:
+            held.append((sender, receiver))
+            return True
+        return False
+
+    c.swallow = hold_back
+    c.advance(2_000)
+    stop(c, leaver)
+    c.advance(20_000)
+    assert leaver not in c.nodes
+    assert all_there(c)
+    c.advance(LONG_MS)
+    assert lacking(c) == []
+
+
+@pytest.mark.rows("DU-38")
+@pytest.mark.parametrize("at_ms", [0, 500, STOP_TOGETHER_MS - 100, STOP_TOGETHER_MS + 100])
+def test_the_master_crashes_while_one_stops(at_ms: int) -> None:
+    c = filled("ABC", "AB", "BC", "CA")
+    stop(c, "C")
+    c.advance(at_ms)
+    c.crash("A")
+    c.advance(30_000)
+    # It was perhaps alone with a partition, and others have got it first.
+    assert "C" not in c.nodes
+    assert c.view("B") == "B"
+    back(c, "AC")
+    c.advance(10_000)
+    assert all_there(c)
+
+
+@pytest.mark.rows("DU-38")
+def test_one_whose_disk_fails_after_it_was_told_to_stop_hands_over_everything() -> None:
+    c = filled("ABC", "A", "B", "C", backup_count=0)
+    stop(c, "C")
+    c.advance(500)
+    c.feed("C", FAILED)
+    c.advance(30_000)
+    assert "C" not in c.nodes
+    assert not c.table("A").dormant
+    assert all_there(c)
+
+
+@pytest.mark.rows("DU-39")
+def test_one_that_never_comes_back_is_replaced_and_another_one_that_crashes_meanwhile_too() -> None:
+    c = filled("ABCD", "AB", "BC", "CD", "DA", restart_grace_ms=20_000)
+    stop(c, "D")
+    c.advance(STOP_TOGETHER_MS + 3_000)
+    assert len(lacking(c)) == 2
+    c.crash("B")
+    c.advance(12_000)
+    # What B held is made again at once, unless it was the last one.
+    table = c.table("A")
+    assert all(len(table.replicas(p)) == 2 for p in (0, 1))
+    c.advance(40_000)
+    assert lacking(c) == []
+    assert all_there(c)
+
+
+@pytest.mark.rows("DU-39")
+def test_whose_place_was_filled_comes_back_with_nothing_that_was_removed() -> None:
+    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=5_000)
+    stop(c, "C")
+    c.advance(LONG_MS)
+    for partition in range(3):
+        write(c, partition, LATER)
+    back(c, "C")
+    c.advance(10_000)
+    assert all_there(c, LATER)
+
+
+# --- all stop ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rows("DU-58")
+@pytest.mark.parametrize("order", ["A", "B", "C"])
+@pytest.mark.parametrize("at_ms", [0, 200])
+def test_one_crashes_while_all_stop(order: str, at_ms: int) -> None:
+    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=1_000)
+    stop(c, "ABC".replace(order, ""))
+    c.advance(at_ms)
+    c.crash(order)
+    c.advance(40_000)
+    assert not c.nodes
+    for name in "CBA":
+        c.start(name, seeds="C")
+        c.advance(5_000)
+    c.advance(20_000)
+    assert all_there(c)
+    write(c, 0, LATER)
+
+
+@pytest.mark.rows("DU-58")
+def test_all_stop_while_one_is_cut_off() -> None:
+    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=1_000)
+    c.cut("AB", "C")
+    asked = c.ask("A", StopCluster)
+    c.advance(STOPS_AT_MOST_MS + 20_000)
+    assert c.is_done(asked)
+    assert sorted(c.nodes) == ["C"]
+    c.heal()
+    back(c, "AB")
+    c.advance(LONG_MS)
+    assert c.views_of("ABC") == [c.view("A")] * 3
+    assert all_there(c)
+    write(c, 1, LATER)
+
+
+@pytest.mark.rows("DU-58")
+def test_an_operator_stops_a_side_and_then_the_other_one() -> None:
+    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=1_000)
+    c.cut("AB", "C")
+    c.advance(20_000)
+    for name in "AC":
+        asked = c.ask(name, StopCluster)
+        c.advance(STOPS_AT_MOST_MS + 5_000)
+        assert c.is_done(asked)
+    assert not c.nodes
+    c.heal()
+    for name in "CAB":
+        c.start(name, seeds="CAB")
+    c.advance(LONG_MS)
+    assert c.views_of("ABC") == [c.view("A")] * 3
+    assert all_there(c)
+    write(c, 1, LATER)
+
+
+@pytest.mark.rows("DU-58")
+def test_one_that_joins_while_all_stop_is_a_member_of_what_comes_back() -> None:
+    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=1_000)
+    c.hold("A", "B")
+    stop(c, "ABC")
+    c.advance(500)
+    c.start("D", seeds="ABC")
+    c.advance(1_000)
+    c.release("A", "B")
+    c.advance(LONG_MS)
+    back(c, "ABC")
+    c.advance(LONG_MS)
+    assert all_there(c)
+    write(c, 1, LATER)
+
+
+@pytest.mark.rows("DU-58")
+def test_a_new_master_lets_the_cluster_stop_that_the_former_one_began_to_stop() -> None:
+    c = filled("ABCDE", "AB", "BC", "CD", "DE", "EA", restart_grace_ms=1_000)
+    c.swallow = lambda sender, receiver, message: isinstance(message, LeaveRequest) and receiver == "A"
+    stop(c, "BCDE")
+    c.advance(1_000)
+    c.crash("A")
+    c.advance(40_000)
+    assert not c.nodes
+    back(c, "ECB")
+    c.advance(20_000)
+    assert all_there(c)
+
+
+@pytest.mark.rows("DU-58")
+def test_writes_that_were_answered_while_all_stop_are_there_with_any_majority() -> None:
+    for returning in ("AB", "BC", "CA"):
+        c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=1_000)
+        stop(c, "BC")
+        answered = {}
+        for turn in range(40):
+            if turn == 20:
+                stop(c, "A")
+            for partition in range(3):
+                owner = owner_of(c, partition) if c.nodes else ""
+                if owner in c.nodes:
+                    value = b"\0\0\0\0v%d" % turn
+                    put = c.put(owner, c.key(partition), value)
+                    c.advance(20)
+                    if c.is_done(put):
+                        answered[partition] = turn
+        assert not c.nodes
+        assert answered
+        back(c, returning)
+        c.advance(LONG_MS)
+        for partition, turn in answered.items():
+            found = read(c, partition)
+            assert found is not None
+            assert int(found[5:]) >= turn
