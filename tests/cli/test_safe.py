@@ -330,6 +330,11 @@ def test_the_last_member_that_has_a_folder_may_end_in_any_way() -> None:
         c.feed(name, DiskMeasured(disk(unsynced_bytes=2048, unsynced_ms=150)))
     assert against_kill(c, "A") == {"only_here": 2}
     assert judged(c, "A").against_kill[0].said.endswith("they would not be served until it is back with its folder")
+    assert judged(c, "A").against_kill[0].advice == "let it leave, with phalanx members --leave: it hands over its data"
+    assert judged(c, "A").may_leave
+    assert (
+        "2 partitions are not served from SIGTERM until it is back: no backups are configured" in judged(c, "A").notes
+    )
     assert (
         "its folder has all that it holds; 2.0 KiB of it, from the last 0.1 s, are not synced yet"
         in judged(c, "A").notes

@@ -113,6 +113,28 @@ def test_all_members_await_one_that_crashed_also_after_the_cluster_was_off() -> 
     assert [awaited_by(c, name) for name in "ABC"] == [[], [], []]
 
 
+def test_one_that_has_stopped_is_not_told_as_one_that_perhaps_lives() -> None:
+    c = three()
+    gone = c.ids("BC")
+    for name in "BC":
+        c.leave(name, keeps=True)
+    c.advance(8_000)
+    assert awaited_by(c, "A") == [*gone]
+    assert [c.nodes["A"]._departures.of(member).may_live for member in gone] == [False, False]
+    assert not c.table("A").losses.away
+
+
+def test_nobody_awaits_lite_members_that_have_stopped() -> None:
+    c = three()
+    c.start("D", seeds="A", lite=True)
+    c.advance(1_500)
+    c.leave("D", keeps=True)
+    c.advance(8_000)
+    assert "D" not in c.nodes
+    assert [awaited_by(c, name) for name in "ABC"] == [[], [], []]
+    assert not c.nodes["A"].membership.gone.departures.awaited(OLD + 1, c.now)
+
+
 def test_nobody_awaits_one_that_an_operator_has_let_go() -> None:
     c = three()
     asked = c.ask("C", m.LeaveCluster)

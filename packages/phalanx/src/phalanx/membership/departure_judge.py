@@ -33,11 +33,13 @@ class DepartureJudge:
         told = {each.member: each for each in change.told.departures} if change.told is not None else {}
         for member, release in before.all_releases().items():
             if member not in staying:
+                lite, start = before.traits_of(member).lite, stores.get(member)
                 stops = member in self._duties.stopping or (member in told and told[member].returns)
-                lite = before.traits_of(member).lite
                 took_nothing = (member in self._duties.leaving and not stops) or lite
-                how = HowGone.CUT_OFF if stops else self._how_gone(member, view)
-                start = stores.get(member)
+                if not stops:
+                    how = self._how_gone(member, view)
+                else:  # what it held is in its folder, if it held something
+                    how = HowGone.LEFT if lite or start is None else HowGone.CUT_OFF
                 store = start.store if start is not None and how is not HowGone.LEFT and not lite else ""
                 folder = DepartedFolder(store, stops)
                 self._gone.departures.note(member, how, release.newest, now, took_nothing=took_nothing, folder=folder)

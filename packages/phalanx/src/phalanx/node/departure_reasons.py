@@ -18,6 +18,8 @@ REMEMBERED = 10_000
 """The most addresses that are remembered at which no process listens."""
 LEFT = "it left"
 """The reason with which members are removed that have handed over their replicas."""
+STOPPED = "it stopped, and comes back"
+"""The reason with which members are removed that have ended within the list."""
 
 
 class DepartureReasons:
@@ -46,7 +48,9 @@ class DepartureReasons:
         """Return how a member went; if nothing is known, it counts as left."""
         for event in self._latest():
             if isinstance(event, MemberRemoved) and event.removed == member:
-                return DepartureReason(event.reason, event.reason != LEFT and address_of(member) not in self._deserted)
+                return DepartureReason(
+                    event.reason, event.reason not in (LEFT, STOPPED) and address_of(member) not in self._deserted
+                )
             if isinstance(event, MemberSuspected) and event.suspect == member:
                 return DepartureReason(event.reason, address_of(member) not in self._deserted)
             if isinstance(event, MemberAdmitted) and member in event.replaced:

@@ -2,7 +2,8 @@
 
 Two questions have different answers. *Killed*: what it holds is gone at once, so others must hold all of it, and
 no migration must be under way that would leave a partition with less than it should have. *Stopped gracefully* (SIGTERM): it
-hands over what it holds before it goes, so it is enough that somebody is there to take it, and a master that decides.
+hands over what it holds before it goes, so it is enough that somebody is there to take it, and a master that decides. With a
+folder it comes back, and keeps there what no backup takes over.
 
 A folder helps the last member: with it the whole cluster is switched off, and comes back. While others live, partitions that only
 its folder has are not served until it is back, so a folder is no copy then.
@@ -26,6 +27,8 @@ from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
 DRAIN = "stop it with SIGTERM: it hands over its data, then leaves"
+DRAIN_FOLDER = "let it leave, with phalanx members --leave: it hands over its data"
+"""With a folder SIGTERM means that it comes back."""
 START_ANOTHER = "start another member first"
 NEW_DISK = "stop the member whose disk has failed, and start it again with an empty folder on a disk that works"
 MORE_MEMORY = "start another member first, remove entries, or raise memory_limit of the members"
@@ -116,6 +119,10 @@ def disk_as_object(disk: DiskStatus | None) -> dict[str, Any] | None:
     return {name: getattr(disk, name) for name in DiskStatus.__struct_fields__ if name != "device"}
 
 
+def _drain(own: SafetyReply) -> str:
+    return DRAIN if own.disk is None else DRAIN_FOLDER
+
+
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:
     """Yield the reason if this member has orphaned replicas that can be nowhere else in the cluster."""
     if own.kept:
@@ -123,7 +130,7 @@ def _about_kept(own: SafetyReply) -> Iterable[Reason]:
             f"it keeps {counted(own.kept_entries, 'entry', 'entries')} in {_partitions(own.kept)} of a side that gave up its "
             f"cluster, and has not merged them yet"
         )
-        yield Reason("kept", own.kept, said, f"{WAIT}, or {DRAIN}")
+        yield Reason("kept", own.kept, said, f"{WAIT}, or {_drain(own)}")
 
 
 def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
@@ -133,9 +140,9 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
         because = ": no backups are configured" if has_no_backups else ""
         if own.disk is not None:
             because += "; they would not be served until it is back with its folder"
-        advice = DRAIN if staying else START_ANOTHER
+        advice = _drain(own) if staying else START_ANOTHER
         if staying and not has_no_backups:
-            advice = f"{WAIT}, or {DRAIN}"
+            advice = f"{WAIT}, or {_drain(own)}"
         yield Reason(
             "only_here", own.only_here, f"no other member holds {own.only_here:,} of its partitions{because}", advice
         )
@@ -264,6 +271,9 @@ def _about_disk(own: SafetyReply, held: int, *, is_last: bool) -> Iterable[str]:
     yield f"its folder has all that it holds{behind}"
     if is_last:
         yield "no other member stays to take it over: it stays in the folder, and comes back when the member starts again"
+    elif own.only_here and own.configured_replicas == 1:
+        waits = counted(own.only_here, "partition is", "partitions are")
+        yield f"{waits} not served from SIGTERM until it is back: no backups are configured"
     if disk.why:
         yield f"its disk is {disk.state}: {disk.why}"
 
