@@ -23,7 +23,7 @@ from planted_bugs.membership import MEMBERSHIP_CANARIES
 from planted_bugs.memory import MEMORY_CANARIES
 from planted_bugs.migrations import MIGRATION_CANARIES
 from planted_bugs.staging import STAGING_CANARIES
-from support.planted import assert_found, find
+from support.planted import assert_found, find, is_sound
 from support.plots import options
 
 SEEDS = range(90)
@@ -164,6 +164,14 @@ def test_every_canary_has_an_expectation() -> None:
     assert set(MIGRATION_FOUND_BY) | set(STAGED) == set(MIGRATION_CANARIES)
 
 
+def test_a_history_that_ends_at_a_violation_tells_of_the_same_one_and_goes_no_further() -> None:
+    options, bug = draw_options(0, Profile.BOUNDED), CANARIES["evict-newest"]
+    whole = run(options, bug)
+    ended = run(options, bug, ends_at=lambda violation: violation == whole.violations[1])
+    assert ended.violations[:2] == whole.violations[:2]
+    assert ended.inputs < whole.inputs / 2
+
+
 @pytest.mark.parametrize("canary", LOSS_FOUND_BY)
 def test_a_planted_bug_in_what_is_told_of_losses_is_found(canary: str) -> None:
     assert find(canary, [Profile.DEFAULT], SEEDS).violations[0].what in LOSS_FOUND_BY[canary]
@@ -179,8 +187,10 @@ def test_a_planted_bug_is_found(canary: str) -> None:
 
 def test_increments_that_are_asked_for_again_and_count_again_are_found() -> None:
     """The record of seeds has one for each bug, which may tell of it otherwise."""
-    histories = (run(draw_options(seed, Profile.FAILOVER), CANARIES["forget-outcomes"]) for seed in SEEDS)
-    assert any(each.what == "an increment counts once" for history in histories for each in history.violations)
+    what, bug = "an increment counts once", CANARIES["forget-outcomes"]
+    drawn = (draw_options(seed, Profile.FAILOVER) for seed in SEEDS)
+    histories = (run(each, bug, ends_at=lambda violation: violation.what == what) for each in drawn)
+    assert any(each.what == what for history in histories for each in history.violations)
 
 
 @pytest.mark.parametrize("canary", MIGRATION_FOUND_BY)
@@ -202,13 +212,14 @@ def test_a_planted_bug_is_found_where_its_rule_matters(canary: str) -> None:
 def test_a_planted_bug_of_merging_is_found(canary: str) -> None:
     first = FROM_SEED.get(canary, 0)
     result = assert_found(canary, Profile.CUTS, range(first, first + len(SEEDS)), CUT_FOUND_BY[canary])
-    assert not run(draw_options(result.seed, Profile.CUTS)).violations
+    assert is_sound(result.seed, Profile.CUTS)
 
 
 @pytest.mark.parametrize("canary", MEMBERSHIP_FOUND_BY)
 def test_a_planted_bug_of_membership_is_found(canary: str) -> None:
-    result = find(canary, [Profile.MEMBERSHIP], MEMBERSHIP_SEEDS)
-    assert MEMBERSHIP_FOUND_BY[canary] & {violation.what for violation in result.violations}
+    by = MEMBERSHIP_FOUND_BY[canary]
+    result = find(canary, [Profile.MEMBERSHIP], MEMBERSHIP_SEEDS, ends_at=lambda each: each.what in by)
+    assert by & {violation.what for violation in result.violations}
     assert f"--seed {result.seed} --profile membership" in repeat_command(result)
     assert f"--canary tests.planted_bugs:{canary} " in repeat_command(result)
 
@@ -218,7 +229,7 @@ def test_a_planted_bug_of_protection_is_found_by_what_leaves_the_members(canary:
     """What histories with cuts find of other rules is not looked at here."""
     what = "a side that is too small serves no protected map"
     protected = {seed: options for seed in SEEDS if (options := draw_options(seed, Profile.CUTS)).protection.is_on}
-    found = find(canary, [Profile.CUTS], protected, lambda result: any(each.what == what for each in result.violations))
+    found = assert_found(canary, Profile.CUTS, protected, {what})
     assert found.seed in protected
     assert not any(
         violation.what == what for options in list(protected.values())[:5] for violation in run(options).violations

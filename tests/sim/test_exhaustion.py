@@ -9,10 +9,9 @@ from phalanx.reports.trace_rows import PROCESS_EVENT, TraceWriter
 from phalanx_proof.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
 from phalanx_proof.sim.options import HistoryOptions, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
-from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.run import run
 from planted_bugs.driver import DRIVER_CANARIES
-from support.planted import find
+from support.planted import assert_found
 
 NEEDS = {"go-on-half-done": FaultKind.MEMORY, "stop-at-full-disk": FaultKind.DISK}
 FOUND_BY = {
@@ -30,12 +29,8 @@ def with_faults(*faults: Fault) -> HistoryOptions:
 def test_a_planted_bug_of_the_driver_is_found(canary: str) -> None:
     drawn = {seed: draw_options(seed, Profile.FAILOVER) for seed in range(90)}
     seeds = [seed for seed, options in drawn.items() if any(each.kind is NEEDS[canary] for each in options.faults)]
-    result = find(canary, [Profile.FAILOVER], seeds, lambda result: bool(FOUND_BY[canary] & told(result)))
+    result = assert_found(canary, Profile.FAILOVER, seeds, FOUND_BY[canary])
     assert not run(drawn[result.seed]).violations
-
-
-def told(result: Result) -> set[str]:
-    return {violation.what for violation in result.violations}
 
 
 @pytest.mark.parametrize("point", [BEFORE, INSIDE, AFTER, CARRYING])

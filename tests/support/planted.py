@@ -1,6 +1,6 @@
 """Finds a planted bug (a canary): histories are played until one of them tells of it.
 
-A search may take hundreds of histories, so `planted_seeds.json` keeps the seed that told of each bug last, and that one is
+A history ends where it tells. A search may take hundreds of them, so `planted_seeds.json` keeps the seed that told of each bug last, and that one is
 played first. Only where it does not tell any more are the others played: then the test still passes, later, and warns.
 `./run python -m pytest tests/sim -k planted --record-seeds` keeps the seeds anew.
 """
@@ -9,8 +9,10 @@ import fcntl
 import json
 import warnings
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
+from phalanx_proof.sim.checkers.findings import Violation
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
@@ -63,13 +65,14 @@ def find(
     profiles: Iterable[Profile],
     seeds: Iterable[int],
     tells: Callable[[Result], bool] = lambda result: bool(result.violations),
+    ends_at: Callable[[Violation], bool] = lambda violation: True,
 ) -> Result:
-    """The first history that tells of the bug. Raises `AssertionError` if none does."""
+    """The first history that tells of the bug. Raises `AssertionError` if none does. `ends_at`: whether a violation is enough to tell."""
     seeds, tried = list(seeds), 0
     for profile in profiles:
         for seed in SEEDS.in_order(profile, canary, seeds):
             tried += 1
-            result = run(draw_options(seed, profile), CANARIES[canary])
+            result = run(draw_options(seed, profile), CANARIES[canary], ends_at=ends_at)
             if tells(result):
                 SEEDS.note(profile, canary, seed)
                 return result
@@ -78,4 +81,16 @@ def find(
 
 def assert_found(canary: str, profile: Profile, seeds: Iterable[int], by: set[str]) -> Result:
     """Some of these histories, with the bug planted, violates one of these: the first that does."""
-    return find(canary, [profile], seeds, lambda result: bool(by & {violation.what for violation in result.violations}))
+    return find(
+        canary,
+        [profile],
+        seeds,
+        lambda result: bool(by & {violation.what for violation in result.violations}),
+        lambda violation: violation.what in by,
+    )
+
+
+@cache
+def is_sound(seed: int, profile: Profile) -> bool:
+    """Whether nothing is violated in a history without any bug; many bugs are found by the same one."""
+    return not run(draw_options(seed, profile)).violations

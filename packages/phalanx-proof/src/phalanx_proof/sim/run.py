@@ -15,6 +15,7 @@ from phalanx.wire.event import Event
 from phalanx.wire.messages import Reply
 from phalanx.wire.table_events import MigrationStarted
 from phalanx.wire.view_events import ViewInstalled
+from phalanx_proof.sim.checkers.findings import Violation
 from phalanx_proof.sim.cluster.faults import Faults
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.durations import Measures
@@ -57,14 +58,25 @@ PROGRAMS: tuple[tuple[Callable[[HistoryOptions], object], type[Program]], ...] =
 
 
 def run(
-    options: HistoryOptions, planted: PlantedBug | None = None, *, story: bool = False, trace: Trace | None = None
+    options: HistoryOptions,
+    planted: PlantedBug | None = None,
+    *,
+    story: bool = False,
+    trace: Trace | None = None,
+    ends_at: Callable[[Violation], bool] | None = None,
 ) -> Result:
-    """Play the history of the options, perhaps with a bug planted in every member."""
+    """Play the history of the options, perhaps with a bug planted in every member.
+
+    `ends_at`: says whether the history ends at a violation, because nothing else is asked of it; None: it goes on to its end.
+    """
     # A history grows until it is judged, and next to nothing of it is garbage: looking for some costs a tenth of the time.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _Run(options, planted or NO_BUG, story, trace).play()
+        history = _Run(options, planted or NO_BUG, story, trace)
+        if ends_at is not None:
+            history.end_at(ends_at)
+        return history.play()
     finally:
         if was_enabled:
             gc.enable()
@@ -101,6 +113,14 @@ class _Run:
         """Plant the bug in a new member, and watch it."""
         self._planted.plant(node)
         self._judges.watch(node)
+
+    def end_at(self, ends_at: Callable[[Violation], bool]) -> None:
+        """End the history at the first violation of which this is true."""
+
+        def end(violation: Violation) -> None:
+            self._world.is_over = self._world.is_over or ends_at(violation)
+
+        self._judges.evidence.findings.on_violation = end
 
     def play(self) -> Result:
         began = time.process_time()

@@ -89,7 +89,7 @@ class _Shrinking:
             return False
         self._tries += 1
         try:
-            result = run(options, self._planted)
+            result = run(options, self._planted, ends_at=lambda each: signature(each) == self._wanted)
         except (PhalanxError, ValueError, IndexError):
             return False  # Settings that do not fit each other any more.
         self._inputs += result.inputs
