@@ -59,7 +59,9 @@ class Backup:
     def order(self, sender: Any, epoch: int, seq: int, base_version: int, ordered_by: MemberId | None) -> None:
         """An owner sends a copy that a master has ordered."""
         step = Migration(MigrationKind.COPY, None, -1, -1, B, -1, 1) if ordered_by else None
-        self.follower.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq, 1, step, ordered_by=ordered_by))
+        self.follower.on_copy_start(
+            sender, m.CopyStart(0, base_version, 1, epoch, seq, 1, step, ordered_by=ordered_by), 0
+        )
 
     def copy(
         self, sender: Any, epoch: int, seq: int, entries: dict[bytes, bytes], *, base_version: int = 0,
@@ -122,7 +124,7 @@ def test_an_owner_of_an_older_table_is_not_believed_any_more() -> None:
     b.probe(A, 1)
     b.probe(C, 2, (1, 0, A))
     assert b.probe(A, 1) is None
-    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 0, 1, None))
+    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 0, 1, None), 0)
     assert b.follower.copies == {}
 
 
@@ -145,7 +147,7 @@ def test_the_old_state_goes_only_when_the_new_one_is_whole() -> None:
     b.probe(A, 1)
     b.put(A, 1, 1, OLD)
     b.table("CB", 2)
-    b.follower.on_copy_start(C, m.CopyStart(0, 0, 1, 2, 7, 1, None))
+    b.follower.on_copy_start(C, m.CopyStart(0, 0, 1, 2, 7, 1, None), 0)
     b.chunk(C, 0, {KEY: NEW}, last=False)
     assert b.entries == {KEY: OLD}
     b.follower.on_link_lost(C)
@@ -156,7 +158,7 @@ def test_the_old_state_goes_only_when_the_new_one_is_whole() -> None:
 
 def test_chunks_and_writes_are_applied_as_they_come_and_neither_twice() -> None:
     b = Backup()
-    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
+    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None), 0)
     b.chunk(A, 0, {KEY: OLD}, last=False)
     b.out.take()
     assert b.put(A, 1, 8, NEW) is None, "acknowledged when the copy is whole"
@@ -174,7 +176,7 @@ def test_a_probe_ends_a_copy_that_was_broken_off_at_the_other_end() -> None:
     """Else the writes that come next would go to a copy that never becomes whole, and not be acknowledged."""
     b = Backup()
     b.probe(A, 1)
-    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
+    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None), 0)
     assert b.probe(A, 1) == m.ProbeAnswer(0, 1, 0)
     assert b.put(A, 1, 1, NEW) == m.ReplicateAck(0, 1, 1)
 

@@ -6,10 +6,13 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.disk.log_index import LogIndex
+from phalanx.disk.replay import Replay
 from phalanx.wire.disk_records import (
+    DiskRecord,
     EpochBegun,
     IncarnationEnded,
     KeptMerged,
+    KeptTakenBack,
     KnownCluster,
     LogRecord,
     ReplicasKept,
@@ -63,7 +66,7 @@ def test_the_data_of_a_lost_side_is_merged_after_crashes(crashes: int) -> None:
     assert not [event for _, event in c.events if isinstance(event, MergeEnded)]
 
 
-def index_with(*bodies: EpochBegun | ReplicasKept | IncarnationEnded | KeptMerged) -> LogIndex:
+def index_with(*bodies: DiskRecord) -> LogIndex:
     index = LogIndex(KnownCluster(), {})
     index.take_all(1, [LogRecord(body) for body in bodies])
     return index
@@ -81,3 +84,22 @@ def test_a_segment_stays_as_long_as_what_waits_for_a_merge_needs_it() -> None:
     index.take(6, LogRecord(KeptMerged(MemberId("C"), 0)))
     assert index.needed_from(99) == 5
     assert index.oldest() == 0
+
+
+def test_what_a_member_got_back_is_its_own_again() -> None:
+    """DU-35: the replica, and where it begins in the log."""
+    kept = ReplicasKept(MemberId("C"), 0, table_of("C", "C"), (0,), is_as_read=True)
+    bodies: list[DiskRecord] = [
+        EpochBegun(0, 1, "C", -1),
+        kept,
+        EpochBegun(1, 2, "C", -1),
+        KeptTakenBack(MemberId("C"), 0),
+    ]
+    index = index_with(*bodies)
+    assert index.began == {0: 1, 1: 3}
+    assert not index.kept
+    replay = Replay()
+    for lsn, body in enumerate(bodies, 1):
+        replay.take(lsn, LogRecord(body), 0)
+    assert set(replay.replicas) == {0, 1}
+    assert not replay.orphaned.unmerged()

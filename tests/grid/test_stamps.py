@@ -118,7 +118,7 @@ def test_a_replica_gives_no_stamp_that_is_not_above_all_that_it_holds(what: str)
     followed = Follower(ownership, MemoryGuard(lone_id("B"), tuple, out), clock, CopyFlow(out, 1))
     followed.follow_table(build_table([(owner, lone_id("B"))], [1], [0]), {}, reconfirmed=False)
     if isinstance(message, m.CopyChunk):
-        followed.on_copy_start(owner, m.CopyStart(0, 0, 1, 1, 0, 1, None))
+        followed.on_copy_start(owner, m.CopyStart(0, 0, 1, 1, 0, 1, None), 0)
         followed.on_copy_chunk(owner, message, 100)
     else:
         followed.on_probe(owner, m.Probe(0, 1, 0, 0, "", 1))

@@ -212,7 +212,7 @@ def forget_for_dormant(node: Node) -> None:
 
     def follow_table(table: PartitionTable, *arguments: Any, **options: Any) -> None:
         if table.is_assigned:
-            follower.restored = None
+            follower.as_read.awaited = None
         original(table, *arguments, **options)
 
     replace(follower, "follow_table", follow_table)
@@ -243,7 +243,7 @@ def forget_what_was_read(node: Node) -> None:
     original = merging._keep_what_is_held
 
     def keep_what_is_held(now: Millis) -> None:
-        node.grid.follower.restored = None
+        node.grid.follower.as_read.awaited = None
         original(now)
 
     replace(merging, "_keep_what_is_held", keep_what_is_held)

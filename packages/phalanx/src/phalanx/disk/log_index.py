@@ -18,6 +18,7 @@ from phalanx.wire.disk_records import (
     EpochBegun,
     IncarnationEnded,
     KeptMerged,
+    KeptTakenBack,
     KnownCluster,
     LogRecord,
     ReplicaDropped,
@@ -132,6 +133,12 @@ class LogIndex:
     def _end_merge(self, record: KeptMerged, lsn: int, to_copy: bool) -> None:
         self.kept.pop((record.former, record.partition), None)
 
+    def _take_back(self, record: KeptTakenBack, lsn: int, to_copy: bool) -> None:
+        began = self.kept.pop((record.former, record.partition), None)
+        self._drop(ReplicaDropped(record.partition), lsn, to_copy)
+        if began is not None:
+            self.began[record.partition] = began
+
     def _leave(self, record: ClusterLeft, lsn: int, to_copy: bool) -> None:
         if not record.keeps:
             self._forget_replicas()
@@ -187,6 +194,7 @@ _FOLLOW: dict[type, Callable[[LogIndex, Any, int, bool], None]] = {
     IncarnationEnded: LogIndex._end_incarnation,
     ReplicasKept: LogIndex._keep,
     KeptMerged: LogIndex._end_merge,
+    KeptTakenBack: LogIndex._take_back,
     ClusterLeft: LogIndex._leave,
     ClockReserved: LogIndex._reserve,
     EpochBegun: LogIndex._begin_epoch,

@@ -31,6 +31,7 @@ from phalanx.wire.disk_records import (
     EpochBegun,
     IncarnationEnded,
     KeptMerged,
+    KeptTakenBack,
     KnownCluster,
     LogRecord,
     MergeBegun,
@@ -218,6 +219,13 @@ class Replay:
             side.replicas.pop(record.partition, None)
             side.done.add(record.partition)
 
+    def _take_back(self, record: KeptTakenBack, lsn: int) -> None:
+        side = self.orphaned.sides.get(record.former)
+        if side is not None and (kept := side.replicas.pop(record.partition, None)) is not None:
+            self.replicas[record.partition] = kept.replica
+            self._counts[record.partition] = side.partition_count
+            self._to_disk.pop(record.partition, None)
+
     def _forget_replicas(self, record: IncarnationEnded | ClusterLeft, lsn: int) -> None:
         if type(record) is ClusterLeft and record.keeps:
             return
@@ -256,6 +264,7 @@ _FOLLOW: dict[type, Callable[[Replay, Any, int], None]] = {
     TableRecord: Replay._number,
     ReplicasDivided: Replay._divide,
     KeptMerged: Replay._end_merge,
+    KeptTakenBack: Replay._take_back,
     IncarnationEnded: Replay._forget_replicas,
     ClusterLeft: Replay._forget_replicas,
 }

@@ -136,7 +136,8 @@ class OutgoingMigrations:
                 return False
             if member == self._ownership.this:
                 return False
-            destination = Destination(message.base_version, migration, member, ordered_by)
+            has_folder = member in self._ownership.folders
+            destination = Destination(message.base_version, migration, member, ordered_by, has_folder)
             outgoing = self.active[owned.number] = Outgoing(destination, now)
             owned.copy_to(destination, now)
         elif outgoing.destination.migration != migration:
@@ -161,7 +162,7 @@ class OutgoingMigrations:
             self._unseal(owned.number)
             outgoing.transition(StageEvent.LAGS)
             return
-        self._note_copied(owned, outgoing, now)
+        self._note_copied(owned, outgoing, stream.copied_entries, now)
         if not outgoing.moves_ownership:
             outgoing.transition(StageEvent.HAS_ALL)
             self._report(owned, outgoing, done=True)
@@ -257,11 +258,11 @@ class OutgoingMigrations:
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
-    def _note_copied(self, owned: OwnedPartition, outgoing: Outgoing, now: Millis) -> None:
+    def _note_copied(self, owned: OwnedPartition, outgoing: Outgoing, entries: int, now: Millis) -> None:
         if not outgoing.copied:
             outgoing.copied = True
             destination = outgoing.destination
-            entries, took_ms = owned.replica.entry_count(), now - outgoing.began_at
+            took_ms = now - outgoing.began_at
             self._out.record(
                 MigrationCopied(
                     owned.number, destination.base_version, destination.member, entries, took_ms

@@ -38,7 +38,7 @@ def grid_routes(grid: GridService) -> Routes:
         route(m.ReplicateAcks, grid.on_replicate_acks),
         route_untimed(m.Probe, grid.on_probe),
         route(m.ProbeAnswer, grid.on_probe_answer),
-        route_untimed(m.CopyStart, followed.on_copy_start),
+        route(m.CopyStart, followed.on_copy_start),
         route(m.CopyChunk, followed.on_copy_chunk),
         route(m.CopyAck, grid.on_copy_ack),
         route(m.CopyRefused, grid.on_copy_refused),

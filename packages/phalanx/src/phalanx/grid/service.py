@@ -183,12 +183,12 @@ class GridService:
             # version 1.
             self.ownership.confirmed_by = confirmed_by
         is_divided = before.partition_count != table.partition_count
-        if is_divided and self.follower.restored is not None and table.partition_count % before.partition_count:
+        if is_divided and self.follower.as_read.awaited is not None and table.partition_count % before.partition_count:
             # They are of a division of which this cluster has never heard.
-            self.follower.set_aside(self.follower.restored.replicas.keys())
+            self.follower.as_read.set_aside(self.follower.as_read.partitions)
             self.follower.drop_all()
             is_divided, self.ownership.owned = False, [None] * table.partition_count
-        elif is_divided and not before.version and self.follower.restored is None:
+        elif is_divided and not before.version and self.follower.as_read.awaited is None:
             # This is the member's first table, with another count than it is configured with: there is nothing to
             # split.
             is_divided, self.ownership.owned = False, [None] * table.partition_count
@@ -313,6 +313,7 @@ class GridService:
     def on_view(self, fact: NewView, now: Millis) -> None:
         view = fact.view
         self.ownership.members = view.members
+        self.ownership.folders = frozenset(member for member, _ in view.stores)
         self.memory.on_members(view.members)
         self.guard.on_view(view, now)
         self.disks.on_view(view, now)
@@ -457,7 +458,8 @@ class GridService:
 
     def stored(self) -> StoredSide | None:
         """Return what was read from the folder and no cluster has taken up yet; None: nothing."""
-        return self.follower.restored.side if self.follower.restored is not None else None
+        awaited = self.follower.as_read.awaited
+        return awaited.side if awaited is not None else None
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return what a new master must know besides the table (DL-29)."""

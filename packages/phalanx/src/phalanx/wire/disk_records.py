@@ -207,6 +207,13 @@ class KeptMerged(WireMessage, tag=15, frozen=True):
     partition: int
 
 
+class KeptTakenBack(WireMessage, tag=17, frozen=True):
+    """A replica that was read from the folder and set aside is the member's own again: it has all that the owner has."""
+
+    former: MemberId
+    partition: int
+
+
 class ClusterLeft(WireMessage, tag=12, frozen=True):
     """The member has left its cluster in good order, and others have its vote."""
 
@@ -230,6 +237,7 @@ ControlRecord = (
 ReplicaRecord = (
     ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
     | PlainPuts | EpochBegun | ReplicaDropped | CopyBegun | CopyChunk | CopyDropped | ReplicasDivided | MergeBegun | KeptMerged
+    | KeptTakenBack
 )  # fmt: skip
 DiskRecord = ControlRecord | ReplicaRecord
 

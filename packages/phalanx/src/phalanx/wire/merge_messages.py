@@ -138,6 +138,8 @@ class DormantOrphans(msgspec.Struct, frozen=True, array_like=True, gc=False):
     former: MemberId
     partitions: tuple[int, ...]
     """Also such in which nothing was stored."""
+    is_as_read: bool = False
+    """Whether they are as they were read from its folder, because its next process found others in their place."""
 
 
 class KeptReport(WireMessage, tag=170, frozen=True):

@@ -253,6 +253,8 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     staged: StagedPast = StagedPast()
     lineage: Lineage = ()
     """Under which owners the writes were made."""
+    is_question: bool = False
+    """Whether the destination says first if it has all of that: `CopyAck` with the index -1."""
 
 
 class Forgotten(WireMessage, frozen=True):
@@ -329,6 +331,8 @@ class CopyAck(WireMessage, tag=50, frozen=True):
     index: int
     has_callers: bool = False
     """Whether callers have work at the destination, so that copies to it must leave time for them."""
+    has_all: bool = False
+    """Whether the destination needs no chunk: it has read from its folder what the owner has."""
 
 
 class ReplicateAcks(WireMessage, tag=51, frozen=True):

@@ -116,8 +116,11 @@ class LossReports:
         for side in self._kept.sides.values() if table is not None and table.dormant else ():
             if table is not None and side.partition_count == table.partition_count:
                 held = [p for p in table.dormant if side.has_held(p)]
-                if held:
-                    yield DormantOrphans(side.former, tuple(held))
+                as_read = [p for p in held if p in side.replicas and side.replicas[p].is_as_read]
+                if merged := tuple(p for p in held if p not in as_read):
+                    yield DormantOrphans(side.former, merged)
+                if as_read:
+                    yield DormantOrphans(side.former, tuple(as_read), is_as_read=True)
 
     def _over(self) -> list[MemberId]:
         """Return the members that the table says are away and whose address this process has, unless their data is

@@ -11,7 +11,7 @@ A member that is to leave first sends its orphaned replicas. It leaves when no b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from math import gcd
 
@@ -19,7 +19,9 @@ import msgspec
 
 from phalanx.codec.hashing import children_of, partitions_of
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep, set_aside
+from phalanx.grid.merge.handing_on import keep_what_is_held
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, set_aside
+from phalanx.grid.merge.returning import ReturningReplicas
 from phalanx.grid.merge.sender import Lookup, MergeBatch, MergeSender, OpenRequest, Sweep
 from phalanx.grid.replica.versions import has_version
 from phalanx.grid.replication.flow_control import CopyFlow
@@ -29,7 +31,7 @@ from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver, LeaveAsked, NewTable, NewView, OrphansMerged, ReplicasSetAside
 from phalanx.machine.routes import Routes, route
-from phalanx.wire.disk_records import KeptMerged, MergeBegun, ReplicasKept
+from phalanx.wire.disk_records import KeptMerged, MergeBegun
 from phalanx.wire.merge_events import DataKept, MergeEnded, MergeStarted
 from phalanx.wire.messages import (
     CountReply,
@@ -83,6 +85,7 @@ class DataMerging:
         self._ask_at: Millis = 0
         self._retry_at: Millis | None = None
         """When to send the requests again that no owner is asked for at present (`OpenRequest.target`)."""
+        self.returning = ReturningReplicas(kept, follower, ownership.log, self._on_taken_back)
         self._begin_at: Millis | None = None
         """When to begin to merge more replicas, because one has ended; None: none has since that was done."""
         self.leave_by: Millis | None = None
@@ -125,7 +128,8 @@ class DataMerging:
 
     def on_aside(self, fact: ReplicasSetAside, now: Millis) -> None:
         """Take replicas that were read from the folder, and that are not the cluster's own any more."""
-        for aside in self._follower.take_aside():
+        self.returning.wait(now)
+        for aside in self._follower.as_read.take_aside():
             is_new = aside.former not in self.orphaned.sides
             self.orphaned.add(set_aside(*aside))
             if is_new and self._has_begun:
@@ -189,6 +193,7 @@ class DataMerging:
             self._out.tell(OrphansMerged())
         elif self.leave_by is None:
             self.leave_by = now + LEAVE_AFTER_MS
+            self._leave_all_to_others(self.returning.end(), now)
             self._takes_over_at = min(self._takes_over_at, now)
             self._ask_at = now
             self._let_leave(now)
@@ -205,7 +210,7 @@ class DataMerging:
         if not self.orphaned:
             return None
         earliest = self._ask_at if self._has_begun else self.leave_by
-        for deadline in (self._retry_at, self._begin_at, self.leave_by):
+        for deadline in (self._retry_at, self._begin_at, self.leave_by, self.returning.look_at):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -214,6 +219,7 @@ class DataMerging:
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
             return
+        self._leave_all_to_others(self.returning.on_time(now), now)
         if self._has_begun:
             if now >= self._ask_at:
                 self._ask_at = now + ASK_EVERY_MS
@@ -261,7 +267,7 @@ class DataMerging:
             for partition, kept in list(side.replicas.items()):
                 if len(self.sendings) >= REPLICAS_AT_ONCE:
                     return
-                if kept.ahead or (side.former, partition) in under_way:
+                if kept.ahead or (side.former, partition) in under_way or kept.is_had:
                     continue
                 sending = MergeSender(side, partition, kept)
                 self.sendings.append(sending)
@@ -444,19 +450,7 @@ class DataMerging:
                 effects[index] = msgspec.structs.replace(effect, kept=self.orphaned)
 
     def _keep_what_is_held(self, now: Millis) -> None:
-        ownership, table = self._ownership, self._ownership.table
-        restored = self.orphaned.restored = self._follower.restored
-        if table.is_assigned:
-            owned = {owned.number: owned.replica for owned in ownership.all_owned()}
-            held = self._follower.finish_splits() | owned
-            if restored is not None:
-                held = {partition: replica for partition, replica in held.items() if partition not in restored.replicas}
-            side = keep(ownership.this, table, held, self._follower.stamp(now), now)
-            self.orphaned.add(side)
-            if side.replicas:
-                empty = tuple(sorted(side.empty))
-                ownership.log.add(ReplicasKept(side.former, side.ended, table, tuple(side.replicas), empty))
-            self.orphaned.losses = self.orphaned.losses.united_with(table.losses)
+        keep_what_is_held(self.orphaned, self._ownership, self._follower, now)
         if self.orphaned:
             self._out.record(DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
 
@@ -476,15 +470,30 @@ class DataMerging:
             self._begin_at = now
             self._drop(sending.side, sending.partition, now)
 
+    def _leave_all_to_others(self, replicas: Iterable[tuple[OrphanedSide, int]], now: Millis) -> None:
+        for side, partition in replicas:
+            self._leave_to_others(side, partition, now)
+
     def _leave_to_others(self, side: OrphanedSide, partition: int, now: Millis) -> None:
+        if self.returning.keeps(side.replicas[partition]):
+            return
         side.left_to_others += 1
         self._drop(side, partition, now)
+
+    def _on_taken_back(self, side: OrphanedSide, partition: int, now: Millis) -> None:
+        for sending in [each for each in self.sendings if each.side is side and each.partition == partition]:
+            self._forget(sending)
+            self.sendings.remove(sending)
+        self._end_side_if_over(side, now)
 
     def _drop(self, side: OrphanedSide, partition: int, now: Millis) -> None:
         """Drop an orphaned replica that this or another member has merged; record the end with the last one."""
         self._follower.deferred_free.add(side.replicas.pop(partition).replica)
         side.done.add(partition)
         self._ownership.log.add(KeptMerged(side.former, partition))
+        self._end_side_if_over(side, now)
+
+    def _end_side_if_over(self, side: OrphanedSide, now: Millis) -> None:
         if not side.replicas:
             took_ms = now - (side.began_at if side.began_at is not None else now)
             self._out.record(MergeEnded(side.former, side.entries, side.sent, side.taken, side.left_to_others, took_ms))

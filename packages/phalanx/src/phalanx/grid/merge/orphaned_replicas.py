@@ -43,7 +43,7 @@ REMEMBERED_SIDES = 64
 class OrphanedReplica:
     """One replica of a former incarnation, and the other members that can have it."""
 
-    __slots__ = ("ahead", "answered_by", "index", "is_as_read", "others", "replica", "version")
+    __slots__ = ("ahead", "answered_by", "index", "is_as_read", "is_had", "others", "replica", "version")
 
     def __init__(
         self, replica: Replica, version: int, row: tuple[MemberId, ...], former: MemberId, *, is_as_read: bool = False
@@ -61,6 +61,8 @@ class OrphanedReplica:
         because another process can come to its address."""
         self.is_as_read = is_as_read
         """Whether it is as it was read from the folder: the cluster can have all of it, and its owners are asked that first."""
+        self.is_had = False
+        """Whether the cluster has all of it: it stays while a migration can bring it back (`ReturningReplicas`)."""
 
     def __repr__(self) -> str:
         return f"OrphanedReplica({self.replica}, ahead={self.ahead})"
@@ -235,10 +237,11 @@ class OrphanedReplicas(DataHandover):
 
     def partition_count(self) -> int:
         """Return the number of replicas whose data is not merged yet."""
-        return sum(len(side.replicas) for side in self.sides.values())
+        return sum(not kept.is_had for side in self.sides.values() for kept in side.replicas.values())
 
     def entry_count(self) -> int:
-        return sum(kept.replica.entry_count() for side in self.sides.values() for kept in side.replicas.values())
+        kept = [kept for side in self.sides.values() for kept in side.replicas.values() if not kept.is_had]
+        return sum(each.replica.entry_count() for each in kept)
 
     def answer(self, query: KeptQuery) -> KeptAnswer:
         side = self.sides.get(query.former)

@@ -103,14 +103,16 @@ class Destination(NamedTuple):
     migration: Migration[MemberId]
     member: MemberId
     ordered_by: MemberId
+    has_folder: bool = False
+    """Whether the member can have read from its folder what is to be copied: it is asked first."""
 
 
 class CopySender:
     """The owner's end of one copy. The last acknowledgement ends it, or the loss of the connection."""
 
     __slots__ = (
-        "_chunk_bytes", "_journals", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent",
-        "_sent_last", "copy_id", "is_complete", "sent_bytes", "sent_entries",
+        "_chunk_bytes", "_is_heard", "_journals", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent",
+        "_sent_last", "copy_id", "is_asked", "is_complete", "sent_bytes", "sent_entries",
     )  # fmt: skip
 
     def __init__(self, partition: int, member: MemberId, replica: Replica, flow: CopyFlow) -> None:
@@ -136,6 +138,9 @@ class CopySender:
         self._sent_last = False
         self._on_the_way: deque[Millis] = deque()
         """The times at which the unacknowledged chunks were sent."""
+        self.is_asked = False
+        """Whether the destination has yet to say if it has all."""
+        self._is_heard = False
         self.is_complete = False
         self.sent_entries = 0
         self.sent_bytes = 0
@@ -146,13 +151,13 @@ class CopySender:
 
     @property
     def is_owed(self) -> bool:
-        """Whether a chunk is not acknowledged yet."""
-        return bool(self._on_the_way)
+        """Whether a chunk is not acknowledged yet, or the question not answered."""
+        return self.is_asked or bool(self._on_the_way)
 
     @property
     def is_heard(self) -> bool:
-        """Whether the destination has acknowledged any chunk."""
-        return self._sent > len(self._on_the_way)
+        """Whether the destination has answered the question, or acknowledged any chunk."""
+        return self._is_heard or self._sent > len(self._on_the_way)
 
     @property
     def sent_chunks(self) -> int:
@@ -162,7 +167,7 @@ class CopySender:
     @property
     def has_more(self) -> bool:
         """Whether another chunk can be sent now."""
-        return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
+        return not self._sent_last and not self.is_asked and len(self._on_the_way) < MAX_ON_THE_WAY
 
     def lacks(self, names: Iterable[str]) -> bool:
         """Return whether an entry or a tombstone of these maps is still to be sent."""
@@ -176,13 +181,24 @@ class CopySender:
     def start(self, ordered: Destination | None, partition_count: int, view: ViewId, outbox: Outbox) -> None:
         replica = self._replica
         outcomes = replica.deduplication.export()
-        base_version, migration, _, ordered_by = ordered if ordered is not None else (0, None, None, None)
+        base_version, migration, _, ordered_by, self.is_asked = ordered or (0, None, None, None, False)
         start = CopyStart(
             self._partition, base_version, self.copy_id, replica.epoch, replica.seq, partition_count, migration, outcomes, view,
             ordered_by,
-            replica.staged.export(), replica.lineage,
+            replica.staged.export(), replica.lineage, self.is_asked,
         )  # fmt: skip
         outbox.send(self._member, start)
+
+    def on_answer(self, message: CopyAck) -> bool:
+        """Take the destination's answer whether it has all. Return whether it lacks something."""
+        if message.copy_id != self.copy_id or not self.is_asked:
+            return False
+        self.is_asked, self._is_heard = False, True
+        if message.has_all:
+            self._keys.clear()
+            self._removed.clear()
+            self._sent_last = self.is_complete = True
+        return not message.has_all
 
     def on_ack(self, message: CopyAck) -> Millis | None:
         """Return when the acknowledged chunk was sent; None: it is not the chunk whose acknowledgement is due next."""

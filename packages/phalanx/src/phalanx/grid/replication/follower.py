@@ -8,7 +8,7 @@ probes whether both hold the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping
 
 from phalanx.codec.hashing import children_of
 from phalanx.codec.rows import greatest_head
@@ -27,8 +27,8 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.migration_destination import IncomingMigrations, refusal_to_commit
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
-from phalanx.grid.replication.restored import RestoredReplicas, SetAside
-from phalanx.machine.facts import ReplicasSetAside
+from phalanx.grid.replication.replicas_as_read import ReplicasAsRead
+from phalanx.grid.replication.restored import RestoredReplicas
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -68,12 +68,10 @@ class Follower:
         self.deferred_free = memory.deferred_free
         self.undivided = UndividedReplicas(self.replicas, self.deferred_free, self._log)
         """Replicas of partitions that the table has split and this member has not."""
-        self.restored: RestoredReplicas | None = None
-        """What was read from the folder, until there is a table with owners, and what dormant partitions of that table wait for; None:
-        nothing, or a cluster has taken it up. It stays as it was read.
-        """
-        self._aside: list[SetAside] = []
-        """What was read from the folder, where the cluster goes on with other replicas; until it is taken (`take_aside`)."""
+        self.as_read = ReplicasAsRead(self.this, self.replicas, self._log, flow.out)
+        """What was read from the folder, and is neither served nor follows an owner."""
+        self.take_back: Callable[[CopyStart, Millis], Replica | None] = lambda start, now: None
+        """Returns what is kept as it was read, if it is what an owner is about to copy."""
         self._owns = ownership.owns
         self._out = flow.out
         self._clock = clock
@@ -85,26 +83,8 @@ class Follower:
 
     def restore(self, restored: RestoredReplicas) -> None:
         """Take what was read from the folder. These replicas are served, or follow an owner, when a table says so."""
-        self.restored = restored
-        self.replicas.update(restored.replicas)
+        self.as_read.restore(restored)
         self._clock.restore(restored.clock)
-
-    def take_aside(self) -> list[SetAside]:
-        """Return what was set aside since the last call: it is to be merged, as far as the cluster has it not."""
-        aside, self._aside = self._aside, []
-        return aside
-
-    def set_aside(self, partitions: Set[int]) -> None:
-        """Set replicas aside that were read from the folder, as far as these partitions have some: others are in their place."""
-        if self.restored is None or partitions.isdisjoint(self.restored.replicas):
-            return
-        partitions = partitions & self.restored.replicas.keys()
-        self.restored, aside = self.restored.without(partitions, self._log)
-        for partition in partitions:
-            del self.replicas[partition]
-        if aside.replicas:
-            self._aside.append(aside)
-            self._out.tell(ReplicasSetAside())
 
     def on_replicate(self, sender: MemberId, message: Mutation, now: Millis) -> None:
         partition = message.partition
@@ -197,7 +177,7 @@ class Follower:
             if in_sync_to >= 0:
                 self._acknowledge_synced(sender, partition, epoch, in_sync_to)
 
-    def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
+    def on_copy_start(self, sender: MemberId, message: CopyStart, now: Millis) -> None:
         partition, base_version = message.partition, message.base_version
         if self._table is not None and message.of != self._table.partition_count:
             return
@@ -210,18 +190,28 @@ class Follower:
             is_wanted = self._may_hold(partition, message.epoch)
         self.undivided.begin_for(partition)
         if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
-            if base_version and self._memory.is_full:
+            kept = self.take_back(message, now) if message.is_question else None
+            if base_version and self._memory.is_full and kept is None:
                 self._refuse_copy(sender, partition, message.copy_id)
                 return
             # The copy follows from an earlier probe, so a probe that still waits here is obsolete.
             self.undivided.questions.pop(partition, None)
             self.drop_copy(partition)
-            # It is not the copy's to replace: it can have what the cluster has not.
-            self.set_aside({partition})
-            self.copies[partition] = IncomingCopy(sender, message)
-            self._log.add(CopyBegun(message, sender, -1, False))
             if message.migration is not None:
                 self.incoming.open[partition] = ActiveMigration(partition, base_version, message.migration)
+            if message.is_question:
+                self._out.send(sender, CopyAck(partition, message.copy_id, -1, has_all=kept is not None))
+            if kept is not None:
+                self._free(partition)
+                self.replicas[partition] = kept
+                kept.begin_epoch(message.epoch, sender)
+                self._log.add(EpochBegun(partition, message.epoch, sender, kept.ended))
+                self._end_copy(sender, partition, kept, base_version, message.ordered_by)
+                return
+            # It is not the copy's to replace: it can have what the cluster has not.
+            self.as_read.set_aside({partition})
+            self.copies[partition] = IncomingCopy(sender, message)
+            self._log.add(CopyBegun(message, sender, -1, False))
 
     def on_copy_chunk(self, sender: MemberId, message: CopyChunk, now: Millis) -> None:
         partition = message.partition
@@ -247,9 +237,15 @@ class Follower:
             del self.copies[partition]
             self._free(partition)
             self.replicas[partition] = copy.replica
-            copy.replica.ordered_for, copy.replica.ordered_by = copy.base_version, copy.ordered_by
-            self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
-            self._acknowledge_synced(sender, partition, copy.replica.epoch, copy.replica.seq)
+            self._end_copy(sender, partition, copy.replica, copy.base_version, copy.ordered_by)
+
+    def _end_copy(
+        self, owner: MemberId, partition: int, replica: Replica, base_version: int, ordered_by: MemberId | None
+    ) -> None:
+        """Tell the owner that all is here that was to be copied."""
+        replica.ordered_for, replica.ordered_by = base_version, ordered_by
+        self._out.send(owner, ReplicateAck(partition, replica.epoch, replica.seq))
+        self._acknowledge_synced(owner, partition, replica.epoch, replica.seq)
 
     def _refuse_copy(self, sender: MemberId, partition: int, copy_id: int) -> None:
         """Refuse the copy of a migration: this member has no memory for it, and the partition has its replicas elsewhere.
@@ -287,9 +283,9 @@ class Follower:
     def _held(self) -> Mapping[int, Replica]:
         """Return all replicas by partition, with the children of splits that are not complete yet, without those that stay as read."""
         held = self.replicas | self.undivided.children() if self.undivided.is_under_way else self.replicas
-        if self.restored is None:
+        if self.as_read.awaited is None:
             return held
-        return {partition: replica for partition, replica in held.items() if partition not in self.restored.replicas}
+        return {partition: replica for partition, replica in held.items() if partition not in self.as_read.partitions}
 
     def follow_table(
         self, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
@@ -309,12 +305,7 @@ class Follower:
             for partition in [p for p in self.replicas if p >= table.partition_count]:
                 self._drop(partition)
             self.incoming.drop_beyond(table.partition_count)
-        if table.is_assigned and self.restored is not None:
-            awaited = self.restored.awaited_by(table)
-            here = {p for p in self.restored.replicas if p < table.partition_count and self.this in table.replicas(p)}
-            still = awaited.replicas.keys() if awaited is not None else set[int]()
-            self.set_aside(self.restored.replicas.keys() - still - here)
-            self.restored = awaited
+        self.as_read.follow_table(table)
         self._table = table
         self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1
@@ -358,13 +349,7 @@ class Follower:
             self.incoming.end(partition, table, outcomes)
         for partition in list(self.copies):
             self.drop_copy(partition)
-        restored = self.restored.divided_for(table, former_count, self._log) if self.restored is not None else None
-        if self.restored is not None:
-            here = {p % former_count for p in range(table.partition_count) if self.this in table.replicas(p)}
-            divided = {child % former_count for child in restored.replicas} if restored is not None else set[int]()
-            self.set_aside(self.restored.replicas.keys() - divided - here)
-        for partition in {child % former_count for child in restored.replicas} if restored is not None else ():
-            del self.replicas[partition]
+        awaited = self.as_read.divide(former_count, table)
         unfinished = self.undivided.children()
         held = held | self.replicas | unfinished
         self.replicas.clear()
@@ -380,9 +365,8 @@ class Follower:
             self.deferred_free.add(held[partition])
             self._log.add(ReplicaDropped(partition))
         self.undivided.begin_splits(listed, former_count, table)
-        if restored is not None:
-            self.restored = restored
-            self.replicas.update(restored.replicas)
+        if awaited is not None:
+            self.as_read.restore(awaited)
 
     def _end_former_order(
         self, partition: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool

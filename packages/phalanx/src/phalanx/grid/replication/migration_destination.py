@@ -19,7 +19,7 @@ class IncomingMigrations:
     """The migrations to this member for which a copy arrives or has arrived, and whose outcomes are open."""
 
     def __init__(self, this: MemberId, outbox: Outbox) -> None:
-        self._this = this
+        self.this = this
         self._out = outbox
         self.open: dict[int, ActiveMigration] = {}
         """Partition to migration."""
@@ -45,7 +45,7 @@ class IncomingMigrations:
         before, after = step.destination_current_index, step.destination_new_index
         version = table.versions[partition]
         # A commit of this member itself may not be among the master's outcomes yet.
-        by_itself = version == state.base_version + 1 and table.slots(partition)[after:][:1] == (self._this,)
+        by_itself = version == state.base_version + 1 and table.slots(partition)[after:][:1] == (self.this,)
         committed = outcomes.get((partition, state.base_version), by_itself)
         self._out.record(
             MigrationFinalized(partition, state.base_version, "destination", before, after, committed, version)

@@ -416,6 +416,10 @@ class OwnedPartition:
         if stream is None or stream.copy is None:
             return
         stream.heard_at = now
+        if message.index < 0:
+            if stream.copy.on_answer(message):
+                self._send_first(stream, now)
+            return
         sent_at = stream.copy.on_ack(message)
         if sent_at is not None:
             if (pacer := self._copies.pacer) is not None:
@@ -477,6 +481,10 @@ class OwnedPartition:
         stream.copy = CopySender(self.number, stream.member, self.replica, self._copies)
         ordered = stream.ordered
         stream.copy.start(ordered, self._of, self.view, self._out)
+        if not stream.copy.is_asked:
+            self._send_first(stream, now)
+
+    def _send_first(self, stream: Stream, now: Millis) -> None:
         for _ in range(MAX_ON_THE_WAY):
             self._copy_on(stream, now)
 

@@ -24,6 +24,8 @@ class Ownership:
         self.log = log if log is not None else ReplicaLog(is_on=False)
         self.members: tuple[MemberId, ...] = ()
         """The members of the installed view, oldest first."""
+        self.folders: frozenset[MemberId] = frozenset()
+        """Those of them that have a folder."""
         self.confirmed_by: MemberId | None = None
         """The master that has published or confirmed the installed table."""
         self.table = table = unassigned_table(config.partition_count, config.map_plan)

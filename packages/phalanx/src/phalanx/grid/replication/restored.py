@@ -53,11 +53,11 @@ class RestoredReplicas(NamedTuple):
         awaited = self._awaited_in(table)
         if not awaited or self.partition_count not in (0, table.partition_count):
             return None
-        return self._only({p: replica for p, replica in self.replicas.items() if p in awaited})._replace(
-            partition_count=table.partition_count
-        )
+        return self.only(awaited)._replace(partition_count=table.partition_count)
 
-    def _only(self, replicas: dict[int, Replica]) -> RestoredReplicas:
+    def only(self, partitions: Set[int]) -> RestoredReplicas:
+        """Return those of some partitions."""
+        replicas = {partition: replica for partition, replica in self.replicas.items() if partition in partitions}
         positions = tuple(each for each in self.side.positions if each.partition in replicas)
         side = msgspec.structs.replace(self.side, positions=positions)
         return self._replace(replicas=replicas, side=side)
@@ -72,7 +72,7 @@ class RestoredReplicas(NamedTuple):
             log.add(ReplicaDropped(partition))
         if aside:
             log.add(ReplicasKept(former, self.clock.last_stamp, table, tuple(aside), is_as_read=True))
-        left = self._only({p: replica for p, replica in self.replicas.items() if p not in partitions})
+        left = self.only(self.replicas.keys() - partitions)
         return left, SetAside(former, table, aside, self.clock.last_stamp)
 
     def divided_for(self, table: PartitionTable, former_count: int, log: ReplicaLog) -> RestoredReplicas | None:

@@ -195,7 +195,8 @@ class DormantPartitions:
                 for p in each.partitions:
                     if p not in dormant or p in but:
                         continue
-                    is_all = each.former in dormant[p][: confirming + 1]
+                    # A process that has begun since can have more of it, and is asked first: `_choose`.
+                    is_all = each.former in dormant[p][: confirming + 1] and not each.is_as_read
                     if is_all or back.issuperset(map(address_of, holders_of([dormant[p]]))):
                         found.setdefault(p, (member, each.former))
         return found

@@ -1,0 +1,153 @@
+"""DU-35: a member that comes back gets its partitions back without a copy, as far as nothing was written meanwhile."""
+
+from __future__ import annotations
+
+from phalanx.grid.merge.returning import LOOK_EVERY_MS
+from phalanx.wire.merge_events import MergeEnded
+from phalanx.wire.table_events import MigrationCopied, MigrationRolledBack
+from support.harness import Cluster, lone_id
+
+PARTITIONS = 4
+BEFORE, MEANWHILE = b"before", b"meanwhile"
+
+
+def cluster() -> Cluster:
+    """A and B hold four partitions, B owns half of them; each has one entry."""
+    c = Cluster(has_folders=True, seeds="A", partition_count=PARTITIONS, backup_count=1)
+    for name in "AB":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["AB", "AB", "BA", "BA"])
+    for partition in range(PARTITIONS):
+        c.put(c.replicas("A", partition)[0], c.key(partition), BEFORE)
+    c.advance(500)
+    return c
+
+
+def copied(c: Cluster) -> dict[int, int]:
+    """Return for each partition that B got how many entries were sent to it."""
+    return {each.partition: each.entries for _, each in c.events if isinstance(each, MigrationCopied)}
+
+
+def end_and_write(c: Cluster) -> None:
+    """End B, and write to two partitions without it."""
+    c.crash("B")
+    c.advance(20_000)
+    c.put("A", c.key(1), MEANWHILE)
+    c.put("A", c.key(3, 1), MEANWHILE)
+    c.advance(500)
+    c.events.clear()
+
+
+def test_what_nobody_has_written_to_is_not_copied() -> None:
+    c = cluster()
+    end_and_write(c)
+    c.join("B", seeds="A")
+    c.advance(1_000)
+    assert {"".join(sorted(c.replicas("A", partition))) for partition in range(PARTITIONS)} == {"AB"}
+    assert copied(c) == {0: 0, 1: 1, 2: 0, 3: 2}
+    assert not [event for _, event in c.events if isinstance(event, MigrationRolledBack)]
+    for partition in range(PARTITIONS):
+        c.put(c.replicas("A", partition)[0], c.key(partition, 2), MEANWHILE)
+    c.advance(500)
+    for partition in range(PARTITIONS):
+        assert c.entries("A", partition) == c.entries("B", partition)
+        assert len(c.entries("B", partition) or ()) == 2 + (partition == 3)
+
+
+def test_what_others_have_is_not_dropped_before_it_can_come_back() -> None:
+    c = cluster()
+    end_and_write(c)
+    c.join("B", seeds="A")
+    for _ in range(8):  # A never ended, so it has all that B has read
+        c.hold("A", "B")
+        c.advance(100)
+        c.release()
+        c.advance(1)
+    c.advance(5_000)
+    assert copied(c) == {0: 0, 1: 1, 2: 0, 3: 2}
+
+
+def test_what_came_back_is_there_after_another_restart() -> None:
+    c = cluster()
+    end_and_write(c)
+    c.join("B", seeds="A")
+    c.advance(5_000)
+    c.put(c.replicas("A", 0)[0], c.key(0, 2), MEANWHILE)
+    c.put(c.replicas("A", 2)[0], c.key(2, 2), MEANWHILE)
+    c.advance(1_000)
+    c.crash("AB")
+    for name in "AB":
+        c.start(name, seeds="AB")
+    c.advance(40_000)
+    for partition in range(PARTITIONS):
+        owner = c.replicas("A", partition)[0]
+        assert c.get(owner, c.key(partition)) == (MEANWHILE if partition == 1 else BEFORE)
+    for partition in (0, 2):
+        assert c.get(c.replicas("A", partition)[0], c.key(partition, 2)) == MEANWHILE
+
+
+def test_another_write_of_the_same_number_is_not_taken_for_it() -> None:
+    """B's last write has reached nobody, and A has made one of the same number since."""
+    c = cluster()
+    c.cut("A", "B")
+    c.put("B", c.key(2, 1), MEANWHILE)
+    c.crash("B")
+    c.heal()
+    c.advance(20_000)
+    c.put("A", c.key(2), MEANWHILE)
+    c.advance(500)
+    c.events.clear()
+    c.join("B", seeds="A")
+    c.advance(10_000)
+    assert copied(c) == {0: 0, 1: 0, 2: 1, 3: 0}
+    assert c.entries("A", 2) == c.entries("B", 2)
+    assert set(c.entries("A", 2) or ()) == {c.key(2), c.key(2, 1)}  # that of B is merged
+
+
+def test_what_does_not_come_back_is_set_aside_in_the_end() -> None:
+    c = cluster()
+    end_and_write(c)
+    c.start("C")
+    c.advance(20_000)
+    c.events.clear()
+    c.join("B", seeds="A")
+    c.advance(2 * LOOK_EVERY_MS + 3_000)
+    given = {p for p in range(PARTITIONS) if "B" in c.replicas("A", p)}
+    assert len(given) < PARTITIONS
+    assert {p for p in range(PARTITIONS) if c.entries("B", p) is not None} == given
+    merges = [each for _, each in c.events if isinstance(each, MergeEnded)]
+    assert sum(each.left_to_others for each in merges) >= PARTITIONS - len(given)
+    assert not any(each.sent for each in merges)
+
+
+def test_a_member_that_leaves_waits_for_nothing_to_come_back() -> None:
+    c = cluster()
+    end_and_write(c)
+    c.start("C")
+    c.advance(20_000)
+    node = c.join("B", seeds="A")
+    c.advance(200)
+    sides = node.data_merging.orphaned.unmerged()
+    assert [side.former for side in sides] == [lone_id("B")]
+    assert all(kept.is_had for side in sides for kept in side.replicas.values())
+    assert node.data_merging.orphaned.partition_count() == 0
+    c.leave("B")
+    c.advance(LOOK_EVERY_MS - 500)
+    assert c.view("A") == "AC"
+
+
+def test_what_nobody_has_is_merged_at_once() -> None:
+    c = cluster()
+    c.cut("A", "B")
+    c.put("B", c.key(2), MEANWHILE)
+    c.put("B", c.key(3), MEANWHILE)
+    c.crash("B")
+    c.heal()
+    c.advance(20_000)
+    c.start("C")
+    c.advance(20_000)
+    c.join("B", seeds="A")
+    c.advance(LOOK_EVERY_MS - 500)
+    for partition in (2, 3):
+        assert c.get(c.replicas("A", partition)[0], c.key(partition)) == MEANWHILE
