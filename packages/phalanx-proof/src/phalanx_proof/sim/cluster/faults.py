@@ -221,7 +221,7 @@ class Faults:
                 host.clock_ahead_ms += fault.nth
                 world.touch(host)
             case FaultKind.CLOCK_BACK:
-                host.wall_ms = max(0, host.wall_ms + fault.nth)  # no clock shows a time before 1970
+                host.wall_ms = max(host.wall_ms + fault.nth, -host.clock(world.now))  # no system is before 1970
             case FaultKind.MEMORY:
                 host.shortage = ScarceMemory(fault.what, fault.nth, fault.lasts_ms)
             case FaultKind.DISK:
