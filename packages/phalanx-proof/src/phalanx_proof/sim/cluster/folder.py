@@ -303,9 +303,12 @@ class SimFolder(SimDisk):
         for lsn in cut:
             del self.written[lsn]
         self.cut_records += len(cut)
+        jumped_ms = _find_jump(found, at)
+        for lsn, (record, shown) in self.written.items() if jumped_ms else ():
+            self.written[lsn] = record, shown - jumped_ms
         if self.differs:
             return  # that was told when it was written
-        if cut or self._followed_lsn < max(self.written, default=0):
+        if cut or jumped_ms or self._followed_lsn < max(self.written, default=0):
             self.replay = Replay()
             for lsn, (record, shown) in self.written.items():
                 self.replay.take(lsn, record, shown)
@@ -313,6 +316,13 @@ class SimFolder(SimDisk):
         # 1. A process ends while a copy arrives. 2. The next one begins a segment, which says where everything begins that it takes
         # over, and ends before it has written that the copy is dropped. 3. A third one does not find the copy.
         self.replay.arriving.clear()
+
+
+def _find_jump(found: LogScan, at: StartTimes) -> Millis:
+    """Return how much more time has passed by the wall clock since the last block than has, where only that one counts (DU-28)."""
+    if found.newest is None or found.times is None or found.newest.boot_id == at.boot_id:
+        return 0
+    return max(0, at.wall_ms - found.times.wall_ms) - (at.mono_ms - found.times.mono_ms)
 
 
 def find_difference_of(expected: Replay, read: Replay, now: Millis) -> str:

@@ -66,7 +66,7 @@ def _draw_clock_steps(options: HistoryOptions) -> list[Fault]:
     return [
         Fault(
             rng.randrange(options.duration_ms), FaultKind.CLOCK_BACK, rng.randrange(options.hosts),
-            nth=rng.choice(signs) * rng.choice((50, 2_000, 3_600_000, 2 * 86_400_000)),
+            nth=rng.choice(signs) * rng.choice((50, 2_000, 3_600_000)),
         )
         for _ in range(rng.choice((1, 2, 5)))
     ]  # fmt: skip
