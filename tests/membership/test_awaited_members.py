@@ -49,7 +49,8 @@ def test_that_no_process_listens_there_does_not_end_it() -> None:
     kept = record()
     for now in (1_000, 5_000):
         kept.on_link(X, LinkRefused(X, "refused", is_deserted=True), now)
-    assert [each.how for each in kept.kept] == [HowGone.CUT_OFF]
+    kept.on_view(view(), 6_000)
+    assert awaited(kept) == ["x"]
 
 
 def test_another_process_at_its_address_does_not_end_it_and_its_folder_at_another_one_does() -> None:
@@ -132,7 +133,7 @@ def test_nobody_awaits_lite_members_that_have_stopped() -> None:
     c.advance(8_000)
     assert "D" not in c.nodes
     assert [awaited_by(c, name) for name in "ABC"] == [[], [], []]
-    assert not c.nodes["A"].membership.gone.departures.awaited(OLD + 1, c.now)
+    assert not c.nodes["A"].membership.gone.departures.awaited(99, c.now)
 
 
 def test_nobody_awaits_one_that_an_operator_has_let_go() -> None:

@@ -288,12 +288,14 @@ def test_what_is_under_way_ends_before_a_cluster_stops() -> None:
 
 @pytest.mark.rows("DU-58")
 def test_one_that_waits_for_others_after_a_restart_and_stops_keeps_its_vote() -> None:
-    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=1_000)
+    c = filled("ABC", "AB", "BC", "CA", restart_grace_ms=6_000_000)
     c.crash("ABC")
-    for name in "BC":
+    for name in "CB":
         c.start(name, seeds="C")
-    c.advance(2_000)
+        c.advance(30_000)
+    assert c.views_of("BC") == ["CB", "CB"]
+    assert not c.table("B").is_assigned
     stop(c, "B")
-    c.advance(40_000)
+    c.advance(10_000)
     assert "B" not in c.nodes
     assert not [each for each in c.folders["B"] if isinstance(each[1].body, ClusterLeft)]

@@ -114,6 +114,24 @@ def test_whose_place_was_filled_comes_back_with_nothing_that_was_removed() -> No
     assert all_there(c, LATER)
 
 
+@pytest.mark.rows("DU-38")
+@pytest.mark.parametrize("leaver", "AC")
+def test_one_that_has_the_only_replica_stays_until_another_one_has_it(leaver: str) -> None:
+    c = filled("ABC", "AB", "BC", "CA")
+    c.swallow = lambda sender, receiver, message: isinstance(message, CopyChunk)
+    c.crash("B")
+    c.advance(12_000)
+    assert c.view("A") == "AC"
+    stop(c, leaver)
+    c.advance(STOP_TOGETHER_MS + 5_000)
+    assert leaver in c.nodes
+    c.swallow = lambda sender, receiver, message: False
+    c.advance(30_000)
+    assert leaver not in c.nodes
+    assert not c.table("AC".replace(leaver, "")).dormant
+    assert all_there(c)
+
+
 # --- all stop ---------------------------------------------------------------------------------------------------------
 
 

@@ -204,7 +204,7 @@ def test_a_cluster_without_backups_waits_for_whoever_is_missing_and_says_for_who
 
 
 def test_members_that_are_stopped_one_after_the_other_lose_nothing(cluster: Cluster, three: StoredCluster) -> None:
-    """Each hands over what it has, and comes back as a new member with its folder."""
+    """Each comes back with what its folder has kept."""
     expected = filled(cluster)
     cluster.wait_redundant()
     for place in range(3):
@@ -214,6 +214,19 @@ def test_members_that_are_stopped_one_after_the_other_lose_nothing(cluster: Clus
     three.kill()
     three.start([1, 0, 2])
     check_filled(cluster, expected)
+
+
+def test_what_was_answered_while_all_members_were_stopped_is_there_with_any_two(
+    cluster: Cluster, three: StoredCluster
+) -> None:
+    expected = filled(cluster)
+    cluster.wait_redundant()
+    writers = Writers(cluster)
+    with writers.running():
+        assert three.terminate_all() == [0, 0, 0]
+    three.start([2, 1])
+    check_filled(cluster, expected)
+    writers.check()
 
 
 # --- folders that are refused -------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class MasterDuties:
         """Return the members that keep in their folders what they held."""
         return self._departures.kept
 
-    def stops_whole(self, view: MembersView) -> bool:
+    def most_stop(self, view: MembersView) -> bool:
         """Return whether more than half of those that vote stop, and come back: then the cluster stops as it is (DU-58)."""
         voters = view.data_members or view.members
         return self.stops_all or 2 * sum(member in self.stopping for member in voters) > len(voters)

@@ -133,7 +133,7 @@ class MembershipState:
             duties = self._duties
             leaving = tuple(sorted(duties.draining(self.view)))
             started, missing = self.has_started, duties.missing
-            stops = StopWish(tuple(sorted(duties.stopping)), duties.stops_whole(self.view), duties.stop_asked_at)
+            stops = StopWish(tuple(sorted(duties.stopping)), duties.most_stop(self.view), duties.stop_asked_at)
             self._local.out.tell(
                 MembershipChanged(
                     self.view,

@@ -195,7 +195,7 @@ class DepartureRecord:
             return
         address = address_of(peer)
         for who, each in self._known.items():
-            if address_of(who) == address and each.how < HowGone.ENDED and not each.keeps:
+            if address_of(who) == address and each.how < HowGone.ENDED:
                 self._known[who] = (
                     _refused(each, now, self._config.connection_grace_ms) if is_deserted else _answers(each)
                 )
