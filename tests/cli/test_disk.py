@@ -216,15 +216,29 @@ def test_a_folder_whose_disk_failed_is_told_and_repaired(folder: Path, phalanx_c
     assert "there is nothing to repair" in phalanx_command("disk", "repair", folder).stdout
 
 
-def test_a_damaged_folder_whose_disk_failed_stays_as_it_is(folder: Path, phalanx_command: Command) -> None:
+def test_a_damaged_folder_is_repaired_only_up_to_the_damage_and_when_that_is_said(
+    folder: Path, phalanx_command: Command
+) -> None:
     (folder / "FAILED").write_bytes(b"")
     first = next(segments_of(folder))
     flip(first, end_of_content(first) // 2)
     before = state_of(folder)
     line = refused(phalanx_command, "repair", folder)
     assert "segment 1 of the log is damaged at byte" in line
-    assert line.endswith(": nothing is changed\n")
+    assert line.endswith(f"phalanx disk repair --up-to-damage {folder}\n")
     assert state_of(folder) == before
+    result = phalanx_command("disk", "repair", folder, "--up-to-damage")
+    assert result.exit_code == 0
+    assert f"members start again with {folder}" in result.stdout
+    assert shown(phalanx_command, "show", folder)["has_vote"] is False
+    assert "are not used: they stay in 000000000000.0 until phalanx disk drop" in result.stdout
+    assert "nothing is damaged" in phalanx_command("disk", "check", folder).stdout
+    assert {
+        place: state for place, state in state_of(folder).items() if place in before and "000000000000.0" in place
+    } == {place: state for place, state in before.items() if "000000000000.0" in place}
+    assert "it has nothing with that name" in refused(phalanx_command, "drop", folder, "000000000001.0")
+    assert phalanx_command("disk", "drop", folder, "000000000000.0").exit_code == 0
+    assert phalanx_command("disk", "check", folder).exit_code == 0
 
 
 # --- what cannot be read ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.common.errors import UsageError
 from phalanx.disk.segment_head import HEAD_BYTES
-from phalanx.runtime.disk import backup
+from phalanx.runtime.disk import backup, segment_copies
 from phalanx.runtime.disk.backup import back_up, restore_backup
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.stored_log import read_stored_log, why_not_replayed
@@ -186,19 +186,19 @@ def test_a_segment_that_goes_meanwhile_begins_the_backup_anew(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1. The segments are listed. 2. The member removes the oldest one. 3. What was made of the backup is not what it needs now."""
-    real, calls = backup._link, []
+    real, calls = segment_copies.link_segment, list[str]()
 
     def link(source: int, folder: int, name: str) -> bool:
         calls.append(name)
         if len(calls) == 1:
-            raise backup._Removed
+            raise FileNotFoundError(name)
         return real(source, folder, name)
 
-    monkeypatch.setattr(backup, "_link", link)
+    monkeypatch.setattr(backup, "link_segment", link)
     assert back_up(written, tmp_path / "backup").linked == 2
     assert len(calls) == 3
     assert why_not_replayed(read_stored_log(tmp_path / "backup", even_in_use=False))[1] == ""
-    monkeypatch.setattr(backup, "_link", lambda *_: (_ for _ in ()).throw(backup._Removed))
+    monkeypatch.setattr(backup, "link_segment", lambda *_: (_ for _ in ()).throw(FileNotFoundError()))
     with pytest.raises(UsageError, match="removes segments faster"):
         back_up(written, tmp_path / "never")
     assert sorted(os.listdir(tmp_path)) == ["backup"]

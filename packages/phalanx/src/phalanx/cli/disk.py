@@ -1,4 +1,4 @@
-"""`phalanx disk show|check`: look into the data folder of a member, and change nothing. `backup|restore`: copy it to a new one. `repair`: let members use it again."""
+"""`phalanx disk show|check`: look into the data folder of a member, and change nothing. `backup|restore`: copy it to a new one. `repair`: let members use it again. `drop`: remove it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from phalanx.common.memory import format_bytes
 from phalanx.common.words import counted
 from phalanx.reports.value_json import as_json
 from phalanx.runtime.disk.backup import FolderCopy, back_up, restore_backup
+from phalanx.runtime.disk.dropping import drop
 from phalanx.runtime.disk.repair import repair_folder
 from phalanx.runtime.disk.stored_log import StoredLog, read_stored_log
 
 app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
-    help="Look into the data folder (`data_dir`) of a member, back it up, restore it, and repair it.",
+    help="Look into the data folder (`data_dir`) of a member, back it up, restore, repair and drop it.",
 )
 _MOST_DAMAGES = 20
 """How many damages are reported to people."""
@@ -44,7 +45,7 @@ Copies = Annotated[
 
 @app.callback()
 def disk() -> None:
-    """Look into the data folder (`data_dir`) of a member, back it up, restore it, and repair it."""
+    """Look into the data folder (`data_dir`) of a member, back it up, restore, repair and drop it."""
 
 
 @app.command()
@@ -128,20 +129,65 @@ def restore(
 
 
 @app.command()
-def repair(folder: Folder, json: Json = False) -> None:
-    """Let members start again with a folder whose disk has failed. It can lack what was answered shortly before the failure.
+def repair(
+    folder: Folder,
+    up_to_damage: Annotated[
+        bool,
+        typer.Option(
+            "--up-to-damage",
+            help="Use what is before the damage of a log, although later records were written. They are set aside, not removed.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Let members start again with a folder whose disk has failed, or whose log is damaged, and with what can be read of it.
 
-    If other members have its data, start the member with an empty folder instead. Everything is read first; if it cannot be, nothing is
-    changed.
+    If other members have its data, start the member with an empty folder instead. Everything is read first; without --up-to-damage
+    nothing is changed where the log is damaged, and it is said what that would give up.
     """
-    done = repair_folder(folder)
+    done = repair_folder(folder, up_to_damage=up_to_damage)
     report = describe_log(done.log)
     if json:
-        print_json({"data_dir": done.path, "failure": report["failure"]})
-    elif done.failure is None:
-        print_line(f"✓ there is nothing to repair: {restart_in_words(report)}")
+        failure = None if done.failure is None else {"why": done.failure.why, "when": done.failure.when}
+        print_json(
+            {"data_dir": done.log.path, "failure": failure, "set_aside": done.set_aside, "lost_records": done.lost}
+        )
+        return
+    if done.failure is None and not done.set_aside:
+        console().print(EscapedText(f"✓ there is nothing to repair: {restart_in_words(report)}"), soft_wrap=True)
+        return
+    console().print(
+        EscapedText(f"✓ members start again with {done.log.path}: {restart_in_words(report)}"), soft_wrap=True
+    )
+    if done.set_aside:
+        console().print(
+            EscapedText(
+                f"! at least {counted(done.lost, 'record')} are not used: they stay in {done.set_aside} until phalanx disk drop. A "
+                "cluster in which the member alone is goes on when you say so: phalanx members --accept-as-stable"
+            ),
+            soft_wrap=True,
+        )
+
+
+@app.command(name="drop")
+def drop_named(
+    folder: Folder,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="An older generation, which a repair has set aside; or the store of the folder, for all of it. `phalanx disk show` has both.",
+            show_default=False,
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Remove what a repair has set aside in a folder, or all data of a folder, for ever. No member that runs uses it."""
+    count = drop(folder, what)
+    if json:
+        print_json({"dropped": what, "files": count})
     else:
-        print_line(f"✓ members start again with {done.path}: {restart_in_words(report)}")
+        print_line(f"✓ {what} is removed: {counted(count, 'file')}")
 
 
 def _tell_copy(made: FolderCopy, what: str, *, json: bool) -> None:

@@ -45,6 +45,7 @@ def describe_log(log: StoredLog) -> dict[str, Any]:
         "last_lsn": found.end.lsn - 1 if found.end is not None else None,
         "synced_lsn": found.synced_lsn,
         "is_clean": found.is_clean,
+        "has_vote": newest is not None and newest.start > log.store.cut,
         "torn": _torn(found.torn),
         "damages": [_damage(each) for each in found.damages],
         "failure": None if log.failure is None else {"why": log.failure.why, "when": log.failure.when},
@@ -174,9 +175,10 @@ def restart_in_words(report: dict[str, Any]) -> str:
     if report["table"] is None or not report["replicas"]:
         return "a start brings back no data"
     members = counted(len(report["stable_voters"] or ()), "member")
+    vote = "a vote" if report["has_vote"] else "no vote"
     return (
         f"a start brings back {replicas} of {counted(report['table']['partitions'], 'partition')} with {counted(entries, 'entry', 'entries')} "
-        f"in {maps}, and a vote in the last stable list, of {members}"
+        f"in {maps}, and {vote} in the last stable list, of {members}"
     )
 
 

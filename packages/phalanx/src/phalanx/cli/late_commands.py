@@ -120,7 +120,7 @@ LATE: Final = (
     LateCommand(
         "phalanx.cli.disk",
         "disk",
-        "Look into the data folder (`data_dir`) of a member, back it up, restore it, and repair it.",
+        "Look into the data folder (`data_dir`) of a member, back it up, restore, repair and drop it.",
         "app",
     ),
     LateCommand("phalanx.cli.locks", "lock", "Show a lock or semaphore, or run a command while it is held.", "app"),

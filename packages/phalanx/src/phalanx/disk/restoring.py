@@ -69,6 +69,15 @@ def restore_as(
     return restoration._replace(past=msgspec.structs.replace(restoration.past, members=()))
 
 
+def disown(replay: Replay, stranger: MemberId) -> None:
+    """Let a log count as that of a stranger: it was cut off before damage, so it does not know what its member promised since (DU-61).
+
+    Then no row names it as a holder, and it has no vote. Its replicas rule where nobody else is to come, or an operator says so.
+    """
+    known = replay.index.cluster
+    replay.index.cluster = msgspec.structs.replace(known, voter=stranger, members=(stranger,), lacks_majority=True)
+
+
 def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | None:
     known = replay.index.cluster
     if known.view is None or known.footing is None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -31,20 +30,19 @@ from phalanx.disk.segments import LogLine, LogSegment, SegmentSet, follow
 from phalanx.runtime.disk.backup_file import BackupRecord, read_backup_record, refuse_backup, write_backup_record
 from phalanx.runtime.disk.data_folder import read_generation
 from phalanx.runtime.disk.files import REAL_FILES, reason_of_file_error
+from phalanx.runtime.disk.segment_copies import copy_backwards, link_segment
 from phalanx.runtime.disk.segment_files import list_segments, read_segment, segment_name
 from phalanx.runtime.disk.store_file import StoreRecord, new_store, read_store, write_store
 from phalanx.wire.disk_records import ClusterLeft, IncarnationEnded, KnownCluster, SegmentStart, TableRecord, ViewRecord
 
 UNFINISHED: Final = ".unfinished"
 """What the name of a folder ends with while it is made."""
-_PART_BYTES: Final = 1024 * 1024
 _ATTEMPTS: Final = 10
 """How often the segments of a folder in use are listed again because its member has removed one meanwhile."""
 _OF_CLUSTER: Final = frozenset(
     each.__struct_config__.tag for each in (SegmentStart, ViewRecord, TableRecord, IncarnationEnded, ClusterLeft)
 )
 """The kinds of records that say something of the cluster."""
-_NOT_LINKABLE: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class FolderCopy(NamedTuple):
@@ -120,7 +118,7 @@ def restore_backup(
         # It counts on from the start of the backup: others know that, and would take a smaller one for that of an old folder.
         store = StoreRecord(
             created.format, created.store, created.created, source.store.start, source.store.log or source.store.store,
-            footing.root, founder, source.store.repaired,
+            footing.root, founder, source.store.repaired, source.store.cut,
         )  # fmt: skip
         return _fill(source, made, target, store, copies=copies)
 
@@ -242,59 +240,20 @@ def _fill(source: _Source, made: int, target: str, store: StoreRecord, *, copies
     folder = REAL_FILES.open_folder(made, source.generation)
     try:
         *finished, newest = source.line.segments
-        size, linked = _copy_backwards(source.segments, folder, segment_name(newest.number)), 0
+        size, linked = copy_backwards(source.segments, folder, segment_name(newest.number)), 0
         for each in finished:
             name = segment_name(each.number)
-            if not copies and _link(source.segments, folder, name):
+            if not copies and link_segment(source.segments, folder, name):
                 linked += 1
             else:
-                size += _copy_backwards(source.segments, folder, name)
+                size += copy_backwards(source.segments, folder, name)
         REAL_FILES.sync(folder)
+    except FileNotFoundError:
+        raise _Removed from None
     finally:
         os.close(folder)
     write_store(REAL_FILES, made, store)
     return FolderCopy(target, source.start.cluster, source.start.member, len(source.line.segments), linked, size)
-
-
-def _link(source: int, folder: int, name: str) -> bool:
-    """Give a finished segment a second name. Return whether that can be. Raises `_Removed`."""
-    try:
-        os.link(name, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        raise _Removed from None
-    except OSError as error:
-        if error.errno in _NOT_LINKABLE:
-            return False
-        raise
-    descriptor = REAL_FILES.open(folder, name, os.O_RDONLY)
-    try:
-        REAL_FILES.sync_data(descriptor)
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def _copy_backwards(source: int, folder: int, name: str) -> int:
-    """Copy a segment, its last part first, and sync it. Return how much of it is not zeros. Raises `_Removed`."""
-    try:
-        read = REAL_FILES.open(source, name, os.O_RDONLY)
-    except FileNotFoundError:
-        raise _Removed from None
-    write, copied = REAL_FILES.open(folder, name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 0
-    try:
-        size = REAL_FILES.status(read).st_size
-        REAL_FILES.truncate(write, size)
-        for start in reversed(range(0, size, _PART_BYTES)):
-            part = os.pread(read, min(_PART_BYTES, size - start), start)
-            if part.count(0) != len(part):
-                copied += len(part)
-                if os.pwrite(write, part, start) != len(part):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
-        REAL_FILES.sync(write)
-    finally:
-        os.close(write)
-        os.close(read)
-    return copied
 
 
 def _sync_folder(path: str) -> None:

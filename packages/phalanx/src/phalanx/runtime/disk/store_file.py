@@ -49,6 +49,8 @@ class StoreRecord(msgspec.Struct, frozen=True):
     """Who counts as the founder instead."""
     repaired: int = 0
     """The last start before an operator repaired the folder: what was written until then can have gone on behind its end; 0: never."""
+    cut: int = 0
+    """The last start before the log was cut off before damage; 0: it was not. Until then it does not know what it promised afterwards."""
 
     @property
     def log_id(self) -> bytes:
@@ -89,7 +91,7 @@ def decode_store(content: bytes, place: str) -> StoreRecord:
         raise UsageError(f"{_broken(place)} ({error})") from error
     ids = (store.store, store.log or store.store)
     texts = store.created + store.founder + store.restored_founder
-    if not all(map(_ID.fullmatch, ids)) or min(store.start, store.repaired) < 0 or not texts.isprintable():
+    if not all(map(_ID.fullmatch, ids)) or min(store.start, store.repaired, store.cut) < 0 or not texts.isprintable():
         raise UsageError(_broken(place))
     return store
 
