@@ -176,6 +176,11 @@ class LogWriter:
         if (files - PARTLY_NEEDED) * segment_bytes <= (live if is_full else 2 * live):
             return None
         oldest = index.oldest()
+        if oldest is not None and not is_full and index.began[oldest] >= self.segments[-1].first_lsn:
+            # 1. Four starts leave four files with little in them. 2. All replicas are copied. 3. The older files go when the next segment
+            # begins: until then another copy of them would make nothing shorter, and be the first of very many. A full disk needs them:
+            # they fill this segment.
+            return None
         if oldest is not None:
             self._copied = oldest, index.began[oldest]
         return oldest
