@@ -243,3 +243,29 @@ def test_writes_that_were_answered_while_all_stop_are_there_with_any_majority() 
             found = read(c, partition)
             assert found is not None
             assert int(found[5:]) >= turn
+
+
+@pytest.mark.rows("DU-30", "DU-33")
+def test_a_cluster_does_not_wait_for_one_that_is_back_and_has_gone_on_without_the_majority() -> None:
+    c = filled("ABCD", "AB", "BC", "CD", "DA", restart_grace_ms=1_000)
+    stop(c, "ABC")
+    c.advance(20_000)
+    assert sorted(c.nodes) == ["D"]
+    back(c, "A")
+    c.advance(10_000)
+    assert owner_of(c, 0) == "A"
+    c.cut("A", "D")
+    c.advance(20_000)
+    for name in "AD":
+        put = c.put(name, c.key(0), LATER)
+        c.advance(500)
+        assert c.is_done(put)
+    c.crash("AD")
+    c.heal()
+    for name in "ABCD":
+        c.start(name, seeds="A")
+        c.advance(30_000)
+    c.advance(LONG_MS)
+    assert c.views_of("ABCD") == [c.view("A")] * 4
+    assert read(c, 0) == LATER
+    write(c, 0, VALUE)

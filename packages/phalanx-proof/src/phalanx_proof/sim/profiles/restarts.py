@@ -83,13 +83,16 @@ def _draw_rot(options: HistoryOptions) -> list[Fault]:
 
 
 def add_outages_of_sides(options: HistoryOptions) -> HistoryOptions:
-    """Let all processes end, once or twice, a while after a cut has begun."""
+    """Let all processes end, once or twice, a while after a cut has begun: without power, killed, or stopped, on one side or on both."""
     rng = Random(f"power cuts:{options.seed}")
     cuts = [each.at_ms for each in options.faults if each.kind in (FaultKind.CUT, FaultKind.CUT_GROUP)]
     begin = rng.choice(cuts) if cuts else options.duration_ms // 3
-    power = FaultKind.POWER if rng.random() < 0.3 else ""
+    how = FaultKind.POWER if rng.random() < 0.3 else ""
+    stops = Random(f"stopped sides:{options.seed}")
+    if stops.random() < 0.3:
+        how = stops.choice((FaultKind.STOP, BY_OPERATOR))
     outages = [
-        _outage(rng, min(begin + rng.choice((50, 500, 2_500, 5_000)), options.duration_ms - 1), what=power)
+        _outage(rng, min(begin + rng.choice((50, 500, 2_500, 5_000)), options.duration_ms - 1), what=how)
         for _ in range(rng.choice((1, 1, 2)))
     ]
     return _with_folders(options, (*options.faults, *outages), rng)

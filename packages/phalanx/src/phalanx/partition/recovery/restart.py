@@ -73,13 +73,15 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         for member, side in sides.items()
     ]
     above = _versions_above(newest, sides.values(), claims)
+    voter_of = dict(footing.former)
     confirming = confirming_index(newest)
     for partition in range(newest.partition_count):
         _, _, birth, dormant = newest.row(partition)
         slots = newest.slots(partition) or dormant
         if not slots:
             continue
-        row = choose_row(slots, partition, claims, confirming)
+        back = {former for former in slots if former is not None and voter_of.get(former, former) in voters}
+        row = choose_row(slots, partition, claims, confirming, back)
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
         rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
@@ -100,10 +102,16 @@ class Claims(NamedTuple):
     """Whether its last incarnation was, in the end, on a side without the majority."""
 
 
-def choose_row(slots: Slots, partition: int, claims: Collection[Claims], confirming: int) -> Slots | None:
+def choose_row(
+    slots: Slots, partition: int, claims: Collection[Claims], confirming: int, back: Collection[MemberId] = ()
+) -> Slots | None:
     """Return the row with which a partition goes on that these members held; None: nobody who is here has all of it.
 
-    `confirming`: the index of the last replica that confirms every write.
+    `confirming`: the index of the last replica that confirms every write. `back`: former holders whose processes are back, also where
+    later incarnations have gone on with their folders: nobody else comes for whom one could wait.
+
+    1. A and B hold a partition, and end with C. 2. A comes back to D, which has no majority, and gives the partition to it. 3. They
+    are cut off from each other, and both go on. 4. All come back. A's folder tells nothing of the A of the row any more.
     """
     present = {former: each for each in claims for former in each.formers}
     held = {
@@ -116,7 +124,7 @@ def choose_row(slots: Slots, partition: int, claims: Collection[Claims], confirm
         # None of them had heard of its first table: nothing was ever stored.
         return (present[named[0]].member,) if len(held) == len(named) else None
     old = frozenset(each.member for each in claims if each.is_old)
-    is_awaited = any(former not in present for former in named[: confirming + 1])
+    is_awaited = any(former not in present and former not in back for former in named[: confirming + 1])
     # One that does not confirm, and went on alone, can lack what the others have acknowledged.
     apart = {each.member for each in claims if each.lacks_majority}
     stored = {
