@@ -378,6 +378,8 @@ class Faults:
         if master is not None:
             node = master.running_node
             has_it = node.coordinator.decides and node.installed_table.table.maps.depth == count
+            # What is changed on a side without the majority does not count when the cluster has been off.
+            has_it = has_it and (node.membership.has_majority or not self._world.options.restarts)
             if has_it and asked >= ASKED_FOR_CERTAIN:
                 return
             self._ask(master, lambda request_id: ChangeMap(request_id, "", MapChange(BackupCount(count))))
