@@ -31,8 +31,8 @@ def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     """The disk of all members that start."""
     files, real = FaultyFiles(), DataFolder.open
 
-    def open_folder(path: str, *, is_lasting: bool) -> DataFolder:
-        return real(path, is_lasting=is_lasting, files=files)
+    def open_folder(path: str, **options: bool) -> DataFolder:
+        return real(path, **options, files=files)
 
     monkeypatch.setattr(DataFolder, "open", open_folder)
     return files
@@ -112,7 +112,7 @@ from phalanx import Config, start_member
 from phalanx.runtime.disk.data_folder import DataFolder
 from support.faulty_files import FaultyFiles
 files, real = FaultyFiles(), DataFolder.open
-DataFolder.open = lambda path, is_lasting: real(path, is_lasting=is_lasting, files=files)
+DataFolder.open = lambda path, **options: real(path, **options, files=files)
 
 async def main():
     member = await start_member(

@@ -16,6 +16,7 @@ from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import DiskLost
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_thread import DiskLimits
+from phalanx.runtime.disk.files import REAL_FILES
 from phalanx.runtime.member import Member
 from support.disk_logs import until
 from support.faulty_files import FaultyFiles
@@ -28,8 +29,8 @@ def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     """The disk of the member in the folder `faulty`."""
     files, real = FaultyFiles(), DataFolder.open
 
-    def open_folder(path: str, *, is_lasting: bool) -> DataFolder:
-        return real(path, is_lasting=is_lasting, **({"files": files} if path.endswith("faulty") else {}))
+    def open_folder(path: str, **options: Any) -> DataFolder:
+        return real(path, **options, files=files if path.endswith("faulty") else REAL_FILES)
 
     monkeypatch.setattr(DataFolder, "open", open_folder)
     return files

@@ -85,10 +85,18 @@ class DataFolder:
         tell_forks(self)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, is_lasting: bool = False, files: Files = REAL_FILES) -> DataFolder:
-        """Check and lock a folder, and count this start; make it if it is not there. It blocks for a few syncs.
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        is_lasting: bool = False,
+        counts: bool = True,
+        files: Files = REAL_FILES,
+    ) -> DataFolder:
+        """Check and lock a folder, and count this start; make it if it is not there. It blocks for a few syncs. Raises `UsageError`.
 
-        `is_lasting`: an operator says that what is written there lasts, whatever the file system is. Raises `UsageError`.
+        `is_lasting`: an operator says that what is written there lasts, whatever the file system is. `counts`: False if it is perhaps
+        refused after it was read, and is to stay as it is: then `count_start` follows.
         """
         refuse_platform(sys.platform)
         real = os.path.realpath(path)
@@ -108,7 +116,9 @@ class DataFolder:
             refuse_failed(files, folder, real)
             opened._describe(mount)
             opened._try_allocation()
-            opened._begin_start()
+            opened._identify()
+            if counts:
+                opened.count_start()
             opened.generation = opened._open_generation()
             opened.warnings = (f"data_dir {real} is {warning}",) if warning else ()
             undo.pop_all()
@@ -136,8 +146,13 @@ class DataFolder:
             self.files.close(descriptor)
             self.files.unlink(self._folder, TRIAL)
 
-    def _begin_start(self) -> None:
-        """Count this start in STORE. A folder that is used for the first time gets an identity."""
+    def count_start(self) -> None:
+        """Put the number of this start into STORE, before the process tells anybody of it. Raises `UsageError`."""
+        with _as_usage_errors(self.path):
+            write_store(self.files, self._folder, self.store)
+
+    def _identify(self) -> None:
+        """Find out whose data it is. A folder that is used for the first time gets an identity."""
         store = read_store(self.files, self._folder, self.path)
         if store is None:
             with_segments = next((each for each in self.generations() if self._has_segments(each)), None)
@@ -148,7 +163,6 @@ class DataFolder:
                 )
             store = new_store()
         self.store = msgspec.structs.replace(store, start=store.start + 1)
-        write_store(self.files, self._folder, self.store)
 
     def _has_segments(self, generation: Generation) -> bool:
         descriptor = self.files.open_folder(self._folder, generation.name)

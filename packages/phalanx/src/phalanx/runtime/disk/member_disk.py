@@ -145,13 +145,15 @@ class MemberDisk:
         `may_hold`: how many bytes of data the process can have in memory; 0: any number. `progress`: is told how far it is.
         """
         try:
-            folder = DataFolder.open(settings.path, is_lasting=settings.is_lasting)
+            folder = DataFolder.open(settings.path, is_lasting=settings.is_lasting, counts=False)
         except UsageError as error:
             raise DataFolderRefused(str(error)) from error
         try:
             for warning in folder.warnings:
                 logger.warning("%s", warning)
-            return cls(folder, _read(folder, settings.cluster, may_hold, progress or ReadingProgress()), settings)
+            content = _read(folder, settings.cluster, may_hold, progress or ReadingProgress())
+            folder.count_start()  # not before: a folder that is refused stays as it is
+            return cls(folder, content, settings)
         except (CorruptDataError, LogIsWrong, DataTooLarge) as error:
             folder.close()
             raise DataFolderRefused(f"data_dir {folder.path}: {error}") from error
