@@ -415,7 +415,6 @@ class Node:
     def _interests(self) -> list[Interest]:
         """Return which machine takes which facts. In a round, machines get theirs from the first line to the last."""
         membership, coordinator, grid, data_merging = self.membership, self.coordinator, self.grid, self.data_merging
-        installed_table = self.installed_table
         return [
             *membership.interests(),
             interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
@@ -424,7 +423,7 @@ class Node:
             interest(ReplicasSetAside, self.data_merging.on_aside),
             interest(OrphansMerged, self.loss_reports.on_orphans_merged),
             interest(OrphansMerged, membership.on_orphans_merged),
-            interest(MembershipChanged, installed_table.on_membership),
+            interest(MembershipChanged, self.installed_table.on_membership),
             interest_in_both(MembershipChanged, TableConfirmed, coordinator.on_membership),
             interest(MemoryKnown, coordinator.on_memory),
             interest(DisksKnown, coordinator.on_disks),
@@ -433,14 +432,14 @@ class Node:
             interest(NewView, grid.on_view),
             interest(TableConfirmed, self._on_table_confirmed),
             interest(TableConfirmed, grid.on_table),
-            interest(NewTable, self._on_table),
+            interest(NewTable, lambda fact, now: self.calls.on_table(fact.table, now)),
             interest(RestartWaited, self._on_restart_wait),
             interest(NewTable, data_merging.on_table),
             interest_in_both(MembershipChanged, TableConfirmed, self.loss_reports.on_news),
             interest_in_both(MembershipChanged, TableConfirmed, membership.table_news.on_table),
             interest(IncarnationOver, data_merging.on_over),
             interest(IncarnationOver, self.loss_reports.on_over),
-            interest(IncarnationOver, installed_table.on_over),
+            interest(IncarnationOver, self.installed_table.on_over),
             interest(IncarnationOver, coordinator.on_over),
             interest(IncarnationOver, grid.on_over),
             interest(IncarnationOver, self._on_over),
@@ -459,9 +458,6 @@ class Node:
 
     def _on_table_confirmed(self, fact: TableConfirmed, now: Millis) -> None:
         self._is_serving = fact.table.is_assigned
-
-    def _on_table(self, fact: NewTable, now: Millis) -> None:
-        self.calls.on_table(fact.table, now)
 
     def _wants_table(self) -> bool:
         """Return whether a call, the merge of orphaned replicas, or what was read from the folder waits for the assignment."""
