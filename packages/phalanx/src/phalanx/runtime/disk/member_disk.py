@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from phalanx.common.clock import GridClock
 from phalanx.common.disk_state import DiskState
@@ -37,6 +37,7 @@ from phalanx.net.begun_threads import begin_thread
 from phalanx.runtime.disk.data_folder import DataFolder
 from phalanx.runtime.disk.disk_log import DiskLog
 from phalanx.runtime.disk.disk_thread import DiskLimits
+from phalanx.runtime.disk.files import REAL_FILES, Files
 from phalanx.runtime.disk.folder_lock import read_boot_id
 from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
@@ -105,6 +106,10 @@ class DiskUser(NamedTuple):
 class MemberDisk:
     """The folder of one member, from its start to its end."""
 
+    files: ClassVar[Files] = REAL_FILES
+    """The calls of the system. Programs that test members put others in their place, and smaller segments."""
+    segment_bytes: ClassVar[int] = SEGMENT_BYTES
+
     def __init__(self, folder: DataFolder, content: DiskContent, settings: FolderSettings) -> None:
         owner = LogOwner(folder.generation.number, settings.cluster, settings.release, read_boot_id())
         self.path = folder.path
@@ -145,7 +150,7 @@ class MemberDisk:
         `may_hold`: how many bytes of data the process can have in memory; 0: any number. `progress`: is told how far it is.
         """
         try:
-            folder = DataFolder.open(settings.path, is_lasting=settings.is_lasting, counts=False)
+            folder = DataFolder.open(settings.path, is_lasting=settings.is_lasting, files=cls.files, counts=False)
         except UsageError as error:
             raise DataFolderRefused(str(error)) from error
         try:
@@ -170,7 +175,7 @@ class MemberDisk:
         `replica_sizes`: returns those of what the member holds. `timeout_s`: a call of the disk that lasts longer hangs.
         """
         self._user = user
-        limits = DiskLimits(timeout_s=timeout_s)
+        limits = DiskLimits(self.segment_bytes, timeout_s=timeout_s)
         self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, limits, self._end_process)
         self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
         for number in self._unused:
@@ -268,7 +273,7 @@ class MemberDisk:
         On a full disk a log is long if copies would make it shorter. `count_live_bytes`: returns the size of what the member
         holds, as in a copy.
         """
-        oldest = self._writer.find_copy(SEGMENT_BYTES, count_live_bytes, is_full=self.state is DiskState.FULL)
+        oldest = self._writer.find_copy(self.segment_bytes, count_live_bytes, is_full=self.state is DiskState.FULL)
         self.copies += oldest is not None
         return oldest
 
@@ -287,7 +292,7 @@ class MemberDisk:
         files = len(self._writer.segments) + figures.prepared
         return DiskStatus(
             figures.state.name.lower(), figures.why, figures.unsynced_bytes, int(figures.unsynced_s * 1000),
-            files * SEGMENT_BYTES, files, figures.room_bytes, self._device,
+            files * self.segment_bytes, files, figures.room_bytes, self._device,
         )  # fmt: skip
 
     @property
