@@ -44,6 +44,7 @@ PROFILES = tuple(each for each in Profile if each not in WITHOUT_PROOF)
 EXPLORATIONS = ((2, 12), (3, 8), (4, 6))
 """Members and steps of explorations from every start."""
 CHAOS_RUNS = 5
+DURABLE_ROUNDS = 50
 FUZZ_MINUTES = 5
 SIMULATIONS = "tests/sim"
 """Tests that `./run quick` does not play."""
@@ -122,6 +123,8 @@ def explorations(python: str) -> Iterator[Job]:
 def chaos(python: str, round_number: int) -> Iterator[Job]:
     for seed in range(1 + round_number * CHAOS_RUNS, 1 + (round_number + 1) * CHAOS_RUNS):
         yield Job(f"chaos:{seed}", (python, "-m", "phalanx", "chaos", "--seed", str(seed)), is_alone=True)
+        durable = (python, "-m", "phalanx", "chaos", "--durable", "--rounds", str(DURABLE_ROUNDS), "--seed", str(seed))
+        yield Job(f"chaos:durable:{seed}", durable, is_alone=True)
 
 
 def fuzzing(python: str, round_number: int) -> Iterator[Job]:

@@ -59,10 +59,13 @@ def check_ledger(ledger: Ledger, found: Mapping[str, ChecksFound]) -> list[Chaos
     """List everything that does not hold, in the order of maps and keys; empty if the ledger holds."""
     violations: list[ChaosViolation] = []
     for name, keys in ledger.maps.items():
-        read = found[name]
-        check = _check_counter if name in COUNTED else _check_register
+        read, before = found[name], ledger.raised_before.get(name, {})
         for key, writes in sorted(keys.items()):
-            violations += check(name, key, writes, read.looked_up.get(key))
+            value = read.looked_up.get(key)
+            if name in COUNTED:
+                violations += _check_counter(name, key, writes, value, before.get(key, 0))
+            else:
+                violations += _check_register(name, key, writes, value)
         violations += _check_reading(name, keys, read)
     return violations
 
@@ -94,11 +97,15 @@ def _check_register(name: str, key: str, writes: Sequence[LedgerWrite], value: V
     return [_violation(what, name, key, expected, _shown(value), times)]
 
 
-def _check_counter(name: str, key: str, writes: Sequence[LedgerWrite], value: Value) -> list[ChaosViolation]:
+def _check_counter(
+    name: str, key: str, writes: Sequence[LedgerWrite], value: Value, before: int
+) -> list[ChaosViolation]:
     acknowledged = [write for write in writes if write.outcome is LedgerOutcome.ACKNOWLEDGED]
     indeterminate = sum(write.outcome is LedgerOutcome.INDETERMINATE for write in writes)
-    least, most = len(acknowledged), len(acknowledged) + indeterminate
+    least = before + len(acknowledged)
+    most = least + indeterminate
     violations = []
+    value = value if value is not None else 0
     if not isinstance(value, int) or not least <= value <= most:
         expected = f"{least}" if least == most else f"{least} to {most}"
         is_low = not isinstance(value, int) or value < least

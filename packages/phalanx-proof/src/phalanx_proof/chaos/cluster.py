@@ -7,19 +7,20 @@ import enum
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.view import MembersView
 from phalanx.reports.placement import Placement
-from phalanx.runtime.process.processes import MemberProcess, start_member_process, stop_all
+from phalanx.runtime.process.processes import PHALANX, MemberProcess, start_member_process, stop_all
 from phalanx.wire.messages import ReplicasReply
 from phalanx_proof.chaos.marks import Marks
-from phalanx_proof.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, ChaosOptions
+from phalanx_proof.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS
 from phalanx_proof.chaos.whole import Surveyed, find_missing
 
 LOOK_EVERY_S = 0.1
@@ -71,10 +72,24 @@ class NotWhole(PhalanxError):
     """The cluster did not become whole in time; the message says what is missing."""
 
 
+class ClusterOptions(Protocol):
+    """What the members of a run are started with."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def backups(self) -> int: ...
+
+    @property
+    def partitions(self) -> int: ...
+
+
 class ChaosCluster:
     """The members of one run."""
 
-    def __init__(self, folder: Path, options: ChaosOptions) -> None:
+    def __init__(self, folder: Path, options: ClusterOptions, settings: str = SETTINGS) -> None:
+        """Begin without members. `settings`: the configuration of all."""
         self.name = f"chaos-{options.seed}-{os.getpid()}"
         """Of no other run on this machine: ports are used again, and masters look for their clusters there."""
         self.tested_members: list[MemberUnderTest] = []
@@ -92,7 +107,7 @@ class ChaosCluster:
         self._view: MembersView | None = None
         """The newest that was seen here."""
         self._config = folder / "members.toml"
-        self._config.write_text(SETTINGS)
+        self._config.write_text(settings)
 
     # --- who is there ----------------------------------------------------------------------------------------------
 
@@ -122,18 +137,31 @@ class ChaosCluster:
 
     def start(self, port: int = 0) -> MemberUnderTest:
         """Start a member that joins through those that serve; it can need some time to be ready."""
-        name, seeds = f"m{len(self.tested_members)}", tuple(self.by_age())
+        seeds = tuple(self.by_age())
+        return self._launch(f"m{len(self.tested_members)}", [each.process.address for each in seeds], port, seeds)
+
+    def _launch(
+        self,
+        name: str,
+        seeds: Sequence[str],
+        port: int,
+        members: tuple[MemberUnderTest, ...] = (),
+        program: Sequence[str] = PHALANX,
+        options: Sequence[str] = (),
+    ) -> MemberUnderTest:
+        """Start a process. `members`: those of the seeds that this run started, and that it needs in order to join."""
         process = start_member_process(
             self._folder / f"{name}.log",
-            seeds=[tested.process.address for tested in seeds],
+            seeds=seeds,
             cluster=self.name,
             port=port,
             backup_count=self._options.backups,
             partition_count=self._options.partitions,
             event_log=self._folder / "events",
-            options=("--config", str(self._config)),
+            options=("--config", str(self._config), *options),
+            program=program,
         )
-        tested = MemberUnderTest(name, process, seeds)
+        tested = MemberUnderTest(name, process, members)
         self.tested_members.append(tested)
         return tested
 

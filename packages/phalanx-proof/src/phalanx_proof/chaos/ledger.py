@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -41,6 +42,14 @@ class LedgerWrite(msgspec.Struct, frozen=True, gc=False):
     ended_s: float
 
 
+class LedgerToken(msgspec.Struct, frozen=True, gc=False):
+    """The token of a lock that was acquired. Times are seconds since the beginning."""
+
+    token: int
+    began_s: float
+    ended_s: float
+
+
 @dataclass
 class Ledger:
     """All writes."""
@@ -56,6 +65,10 @@ class Ledger:
     """Of those: which a reader did not find, and when it first did not."""
     longest: dict[int, LedgerWrite] = field(default_factory=dict)
     """Writer to the write that it waited for the longest."""
+    raised_before: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Map, then key, to the number that a counter had when the ledger was settled."""
+    tokens: dict[str, list[LedgerToken]] = field(default_factory=dict)
+    """Key to the tokens that its lock gave, in the order in which they were received."""
 
     def note(self, map_name: str, key: str, write: LedgerWrite) -> None:
         """Note a write that has ended."""
@@ -66,6 +79,19 @@ class Ledger:
         longest = self.longest.get(write.writer)
         if longest is None or write.ended_s - write.began_s > longest.ended_s - longest.began_s:
             self.longest[write.writer] = write
+
+    def settle(self, found: Mapping[str, Mapping[str, Value]], now_s: float) -> None:
+        """Begin anew with what was found in the maps: it is what the next writes follow. No write is under way."""
+        for name, keys in self.maps.items():
+            read = found[name]
+            if name in COUNTED:
+                self.raised_before[name] = {key: value for key, value in read.items() if isinstance(value, int)}
+                self.maps[name] = {key: [] for key in keys}
+                continue
+            for key, writes in keys.items():
+                writes.append(LedgerWrite(writes[0].writer, read.get(key), LedgerOutcome.ACKNOWLEDGED, now_s, now_s))
+        self.certain = [key for key in self.maps[UNIQUE] if key in found[UNIQUE]]
+        self.missed_s.clear()
 
     @property
     def operations(self) -> int:

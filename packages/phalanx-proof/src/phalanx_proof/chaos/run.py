@@ -8,26 +8,26 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from phalanx.client.aio import connect
 from phalanx.common.errors import UnavailableError
-from phalanx.common.words import counted
-from phalanx_proof.chaos.checks import ChaosViolation, ChecksFound, check_ledger
+from phalanx_proof.chaos.checks import ChaosViolation, check_ledger
 from phalanx_proof.chaos.cluster import ChaosCluster, NotWhole
 from phalanx_proof.chaos.faults import ChaosFaults, FaultDone
-from phalanx_proof.chaos.ledger import UNIQUE, Ledger, LedgerWrite, Value
+from phalanx_proof.chaos.ledger import UNIQUE, Ledger, LedgerWrite
 from phalanx_proof.chaos.plan import ChaosOptions, ChaosPlan, draw_plan
+from phalanx_proof.chaos.reading import check_replicas, read_maps
 from phalanx_proof.chaos.writers import ReaderTask, TaskContext, WriterTask
 
+R = TypeVar("R", covariant=True)
 THREADS = 64
 """Each waits for one process, or asks."""
-AT_REST_WITHIN_S = 60.0
 LONGEST_STALL_S = 20.0
 """A write that takes longer has been forgotten by a member. Members that are asked can hang, but not for so long."""
 SHOWN_AT_MOST = 10
-READ_AT_ONCE = 1_000
 TICK_S = 0.2
 
 
@@ -175,15 +175,7 @@ class ChaosRun:
         self._doing = "reads everything"
         try:
             async with connect(self._cluster.addresses(), cluster=self._cluster.name) as client:
-                found = {}
-                for name, keys in self.ledger.maps.items():
-                    entries = client.map(name)
-                    scanned: list[tuple[str, Value]] = [(key, value) async for key, value in entries.items()]
-                    looked_up: dict[str, Value] = {}
-                    wanted = list(keys)
-                    for start in range(0, len(wanted), READ_AT_ONCE):
-                        looked_up |= await entries.get_all(wanted[start : start + READ_AT_ONCE])
-                    found[name] = ChecksFound(scanned, looked_up, await entries.size())
+                found = await read_maps(client, self.ledger)
         except UnavailableError as error:
             return [ChaosViolation(f"the maps could not be read in the end: {error}")]
         violations = [self._explained(violation) for violation in check_ledger(self.ledger, found)]
@@ -191,7 +183,10 @@ class ChaosRun:
             violations.append(
                 ChaosViolation(f"partitions lost all their replicas, and began empty: {shortened(born_empty)}")
             )
-        return violations + await self._check_replicas(sum(read.size for read in found.values()))
+        self._doing = "counts replicas"
+        return violations + await check_replicas(
+            self._cluster, sum(read.size for read in found.values()), self.options.backups
+        )
 
     def _explained(self, violation: ChaosViolation) -> ChaosViolation:
         """Add what was done to members around the time of a violation."""
@@ -214,27 +209,6 @@ class ChaosRun:
             for stall in map(self._stall, self.ledger.longest.values())
             if stall.ms > LONGEST_STALL_S * 1000
         ]
-
-    async def _check_replicas(self, entries: int) -> list[ChaosViolation]:
-        """Check that members hold each entry as often as there are replicas: no copy
-        is missing, and none is left where it was.
-        """
-        self._doing = "counts replicas"
-        deadline = time.monotonic() + AT_REST_WITHIN_S
-        while True:
-            held = await asyncio.to_thread(self._cluster.holdings)
-            expected = entries * min(self.options.backups + 1, len(held))
-            found = sum(each.entries for each in held.values())
-            if found == expected:
-                return []
-            if time.monotonic() > deadline:
-                by_member = ", ".join(f"{name} {each.entries}" for name, each in held.items())
-                return [
-                    ChaosViolation(
-                        f"the members hold {counted(found, 'entry', 'entries')} ({by_member}), but {entries} keys with all replicas are {expected}"
-                    )
-                ]
-            await asyncio.sleep(TICK_S)
 
     def _report(self, seconds: float, at_rest_after_s: float | None, violations: list[ChaosViolation]) -> ChaosReport:
         ledger, done = self.ledger, self._faults.done
@@ -289,7 +263,17 @@ def repeat_command(options: ChaosOptions) -> str:
     )
 
 
-async def run_chaos(run: ChaosRun, show: Callable[[str], None]) -> ChaosReport:
+class ShownRun(Protocol[R]):
+    """A run that says how far it is."""
+
+    def progress(self) -> str:
+        """Return the progress in one line for people."""
+
+    async def run(self) -> R:
+        """Play all of it."""
+
+
+async def run_chaos(run: ShownRun[R], show: Callable[[str], None]) -> R:
     """Play a run and show its progress now and then."""
     running = asyncio.create_task(run.run())
     try:

@@ -7,12 +7,24 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
 from phalanx.client.aio import AsyncClient, connect
 from phalanx.common.errors import ConnectError, IndeterminateWrite, LockLost, StaleToken, UnavailableError
-from phalanx_proof.chaos.ledger import COUNTERS, LOCKED, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
+from phalanx.maps.async_map import AsyncMap
+from phalanx_proof.chaos.ledger import (
+    COUNTERS,
+    LOCKED,
+    REGISTERS,
+    UNIQUE,
+    Ledger,
+    LedgerOutcome,
+    LedgerToken,
+    LedgerWrite,
+    Value,
+)
 
 PAUSE_S = 0.002
 """Between two writes: this is about who is served, not about how fast."""
@@ -42,6 +54,8 @@ class TaskContext(msgspec.Struct, frozen=True):
     cluster: str
     now: Callable[[], float]
     """Seconds since the beginning."""
+    prefix: str = ""
+    """Of the names of the maps."""
 
 
 class ClientTask(abc.ABC):
@@ -59,6 +73,10 @@ class ClientTask(abc.ABC):
         self._client: AsyncClient | None = None
         self._unavailable = 0
         """Calls that found nobody, since the last one that was answered."""
+
+    def go_on(self) -> None:
+        """Let `run` begin again after `stop`."""
+        self._stopping = False
 
     def stop(self) -> None:
         """Finish the call under way and end."""
@@ -81,6 +99,9 @@ class ClientTask(abc.ABC):
     @abc.abstractmethod
     async def _step(self, client: AsyncClient) -> None:
         """Make one call, and pause."""
+
+    def _map(self, client: AsyncClient, name: str) -> AsyncMap[Any, Any]:
+        return client.map(f"{self._around.prefix}{name}")
 
     async def _connected(self) -> AsyncClient:
         around = self._around
@@ -111,7 +132,7 @@ class ReaderTask(ClientTask):
         key = certain[self._rng.randint(oldest, newest)]
         began_s = self._now()
         try:
-            value = await client.map(UNIQUE).get(key)
+            value = await self._map(client, UNIQUE).get(key)
         except UnavailableError:
             self._unavailable += 1
             return
@@ -155,20 +176,20 @@ class WriterTask(ClientTask):
 
     async def _put(self, client: AsyncClient, name: str, key: str, value: Value) -> None:
         async def write() -> bool:
-            await client.map(name).put(key, value)
+            await self._map(client, name).put(key, value)
             return True
 
         await self._write(name, key, value, write)
 
     async def _put_if_absent(self, client: AsyncClient, key: str, value: Value) -> None:
         async def write() -> bool:
-            return await client.map(UNIQUE).put_if_absent(key, value) is None
+            return await self._map(client, UNIQUE).put_if_absent(key, value) is None
 
         await self._write(UNIQUE, key, value, write)
 
     async def _remove(self, client: AsyncClient, key: str) -> None:
         async def write() -> bool:
-            await client.map(REGISTERS).remove(key)
+            await self._map(client, REGISTERS).remove(key)
             return True
 
         await self._write(REGISTERS, key, None, write)
@@ -179,14 +200,14 @@ class WriterTask(ClientTask):
 
         async def write() -> bool:
             nonlocal raised_to
-            raised_to = await client.map(COUNTERS).increment(key)
+            raised_to = await self._map(client, COUNTERS).increment(key)
             return True
 
         await self._write(COUNTERS, key, lambda: raised_to, write)
 
     async def _increment(self, client: AsyncClient, key: str) -> None:
         """Read a counter, and raise it by compare-and-set."""
-        counters = client.map(COUNTERS)
+        counters = self._map(client, COUNTERS)
         self.began_s = self._now()
         try:
             number = await counters.get(key)
@@ -205,11 +226,13 @@ class WriterTask(ClientTask):
 
     async def _raise_locked(self, client: AsyncClient, key: str) -> None:
         """Read a number and put the next one, while holding the lock of its key."""
-        numbers = client.map(LOCKED)
+        numbers = self._map(client, LOCKED)
         lock = numbers.lock(key, lease=LEASE_S, wait=LEASE_S)
+        began_s = self._now()
         try:
             if not await lock.acquire():
                 return
+            self._ledger.tokens.setdefault(key, []).append(LedgerToken(lock.token, began_s, self._now()))
         except UnavailableError:
             self._unavailable += 1
             return

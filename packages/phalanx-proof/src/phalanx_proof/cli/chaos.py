@@ -20,8 +20,11 @@ from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 from phalanx.runtime.process.signals import END_SIGNALS, SIGNALLED, handle_signals
+from phalanx_proof.chaos.durable.plan import DurableOptions
+from phalanx_proof.chaos.durable.run import DurableReport, DurableRun
 from phalanx_proof.chaos.plan import ChaosOptions
-from phalanx_proof.chaos.run import ChaosReport, ChaosRun, run_chaos
+from phalanx_proof.chaos.run import ChaosReport, ChaosRun, R, ShownRun, run_chaos
+from phalanx_proof.cli.durable_chaos import show_durable
 
 SHOWN_VIOLATIONS = 20
 
@@ -35,6 +38,10 @@ def chaos(
     ] = None,
     writers: Annotated[int, typer.Option(min=1, max=100, help="Tasks that write.")] = 3,
     partitions: Annotated[int, typer.Option(min=1, max=10_000, help="Partitions.")] = 271,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="End all members again and again, and bring them back with their folders.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often, with --durable; --seconds does not count then.")] = 10,
     keep_logs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the members' logs and events stay.")
     ] = None,
@@ -47,13 +54,25 @@ def chaos(
     Members are processes of this machine. Never more are killed, or paused for long, at a time than there are backups,
     and the next only when the cluster is whole again; graceful stops and joins come at any time. Writers note the
     outcome of each write; in the end everything is read and compared. Status 0 only if all of it holds.
+
+    With --durable each member has a folder, and a disk that can lose what was not synced. In each round all are killed, stopped or lose
+    power, some of them in the middle of a write, of reading back or of a copy; all come back, and everything is read and compared.
     """
     chosen = seed if seed is not None else random.randrange(1_000_000)
-    options = ChaosOptions(chosen, seconds, members, backups, writers, partitions)
     console = Console(stderr=json, highlight=False)
     with _folder(keep_logs) as folder:
-        report = asyncio.run(_run(options, folder, console))
-    _show(console, report, keep_logs)
+        report: ChaosReport | DurableReport
+        if durable:
+            report = asyncio.run(
+                _run_durable(DurableOptions(chosen, rounds, members, backups, writers, partitions), folder, console)
+            )
+            show_durable(console, report)
+        else:
+            report = asyncio.run(
+                _run(ChaosOptions(chosen, seconds, members, backups, writers, partitions), folder, console)
+            )
+            _show(console, report)
+    _show_verdict(console, report, keep_logs)
     if json:
         print_json(report)
     if not report.ok:
@@ -61,7 +80,28 @@ def chaos(
 
 
 async def _run(options: ChaosOptions, folder: Path, console: Console) -> ChaosReport:
-    """Play the run and tell its story. SIGTERM and SIGHUP end it in order, as an interrupt does."""
+    """Play the run and tell its story."""
+    run = ChaosRun(options, folder, _teller(console))
+    console.print(f"[bold]Faults drawn from seed {options.seed}[/]: when, what, whom by age at the earliest")
+    for line in run.plan.lines():
+        console.print(f"  {line}", style="dim", markup=False, soft_wrap=True)
+    console.print("[bold]Faults as they strike[/]")
+    return await _play(run, console)
+
+
+async def _run_durable(options: DurableOptions, folder: Path, console: Console) -> DurableReport:
+    """Play the rounds and tell their story."""
+    run = DurableRun(options, folder, _teller(console))
+    console.print(f"[bold]{counted(options.rounds, 'round')} drawn from seed {options.seed}[/]")
+    return await _play(run, console)
+
+
+def _teller(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+async def _play(run: ShownRun[R], console: Console) -> R:
+    """Play a run. SIGTERM and SIGHUP end it in order, as an interrupt does."""
     task = asyncio.current_task()
     stopped_by: list[int] = []
 
@@ -72,11 +112,6 @@ async def _run(options: ChaosOptions, folder: Path, console: Console) -> ChaosRe
 
     loop = asyncio.get_running_loop()
     handle_signals(END_SIGNALS, lambda number: loop.call_soon_threadsafe(stop, number))
-    run = ChaosRun(options, folder, lambda line: console.print(f"  {line}", markup=False, soft_wrap=True))
-    console.print(f"[bold]Faults drawn from seed {options.seed}[/]: when, what, whom by age at the earliest")
-    for line in run.plan.lines():
-        console.print(f"  {line}", style="dim", markup=False, soft_wrap=True)
-    console.print("[bold]Faults as they strike[/]")
     try:
         with _progress(console) as show:
             return await run_chaos(run, show)
@@ -109,7 +144,7 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _show(console: Console, report: ChaosReport, kept: Path | None) -> None:
+def _show(console: Console, report: ChaosReport) -> None:
     outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in report.outcomes.items())
     console.print(
         f"[bold]{counted(report.operations, 'write')} in {report.seconds:.0f} s[/] ({report.operations_per_s:,.0f} a second): {outcomes}"
@@ -134,6 +169,9 @@ def _show(console: Console, report: ChaosReport, kept: Path | None) -> None:
         )
     for removal in report.unexplained_removals:
         console.print(f"a member was removed that never hung: {removal}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _show_verdict(console: Console, report: ChaosReport | DurableReport, kept: Path | None) -> None:
     for violation in report.violations[:SHOWN_VIOLATIONS]:
         console.print(f"✗ {violation}", style="red", markup=False, soft_wrap=True)
     if len(report.violations) > SHOWN_VIOLATIONS:
