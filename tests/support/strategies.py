@@ -6,6 +6,7 @@ How many examples a test plays says the profile (`conftest.py`), and no test pla
 import types
 from collections.abc import Iterable
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -67,8 +68,9 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     raise NotImplementedError(f"no values for {kind!r}")
 
 
+@cache
 def structs(kind: type) -> st.SearchStrategy[Any]:
-    """Any value of one kind of message."""
+    """Any value of one kind of message. Tests ask for it in each example, and to build it takes longer than to draw from it."""
     hints = get_type_hints(kind)
     fields = [values_of(hints[name]) for name in kind.__struct_fields__]  # type: ignore[attr-defined]
     return st.tuples(*fields).map(lambda values: kind(*values))
