@@ -385,7 +385,14 @@ def refuse_removals_when_full(node: Node) -> None:
     replace(node.grid.guard, "on_disk", refuse)
 
 
+def admit_copied_folders(node: Node) -> None:
+    """The master admits a member with the folder of another one."""
+    copied = node.membership._join_requests._refusals._copied
+    replace(copied, "refuse", lambda request, view, queued, now: None)
+
+
 DISK_CANARIES: dict[str, Callable[[Node], None]] = {
+    "admit-copied-folders": admit_copied_folders,
     "log-no-puts": _log_no(ReplicatePut),
     "log-no-removals": _log_no(ReplicateRemove),
     "log-no-updates": _log_no(ReplicateUpdates),

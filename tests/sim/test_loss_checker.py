@@ -2,7 +2,7 @@
 
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import DepartedHolder, Loss, LossBook, LossKind, bits_of
-from phalanx.common.table import PartitionTable, build_table
+from phalanx.common.table import PartitionTable, TableRow, build_table
 from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
@@ -49,6 +49,13 @@ def test_a_second_loss_of_a_partition_needs_a_word_of_its_own() -> None:
 def test_what_nobody_held_is_not_lost_again() -> None:
     empty = BEFORE.with_changes({1: ()}, lost=[1], losses=LossBook().with_losses([loss(4, 1)]))
     assert found((A, BEFORE), (A, empty), (A, empty.with_changes({1: (C,)}, lost=[1]))) == []
+
+
+def test_what_was_in_a_folder_alone_is_lost_when_it_begins_empty() -> None:
+    dormant = BEFORE.with_rows({1: TableRow((), 2, BEFORE.births[1], (B,))})
+    assert found((A, dormant), (A, dormant.with_changes({1: (C,)}, lost=[1]))) == [COMPLETE]
+    told = LossBook().with_losses([loss(5, 1)])
+    assert found((A, dormant), (A, dormant.with_changes({1: (C,)}, lost=[1], losses=told))) == []
 
 
 def test_a_loss_that_is_told_no_more_is_found() -> None:

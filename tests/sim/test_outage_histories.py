@@ -52,6 +52,9 @@ RESTARTS = (
     "forget-what-is-not-synced",
 )  # fmt: skip
 
+COPIES = {"admit-copied-folders": {"no two members have one folder"}}
+"""Bugs with folders that were put back, copied or moved, to what a history of restarts says then."""
+
 PROMISES = ("acknowledge-unsynced", "tell-tables-unsynced")
 """Bugs that a power cut shows."""
 
@@ -72,7 +75,7 @@ def tells(result: Result) -> bool:
 
 
 def test_every_bug_of_the_disk_has_an_expectation() -> None:
-    assert {*LOG_OF, *FAILING, *RESTARTS, *PROMISES, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
+    assert {*LOG_OF, *FAILING, *RESTARTS, *COPIES, *PROMISES, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
 
 
 @pytest.mark.parametrize("canary", LOG_OF)
@@ -88,6 +91,11 @@ def test_a_log_that_does_not_give_the_replicas_in_memory_is_found(canary: str) -
 @pytest.mark.parametrize("canary", FAILING)
 def test_a_disk_that_fails_or_is_full_is_handled_wrongly(canary: str) -> None:
     assert_found(canary, Profile.DISKS, range(60), FAILING[canary])
+
+
+@pytest.mark.parametrize("canary", COPIES)
+def test_what_becomes_of_copied_folders_is_found(canary: str) -> None:
+    assert_found(canary, Profile.RESTART, range(120), COPIES[canary])
 
 
 @pytest.mark.parametrize("canary", RESTARTS)

@@ -192,6 +192,15 @@ def test_a_table_that_names_a_member_without_data_is_found() -> None:
     assert "lite members hold nothing" in [violation.what for violation in findings.violations]
 
 
+def test_an_old_folder_excuses_what_only_its_member_held() -> None:
+    c = Checked()
+    c.install("A", 1, "AB", "AB")
+    c.checker.on_folder_gone(A, {B, C}, 1, 5)
+    assert not c.may_be_lost("A", 3), "B holds it, too"
+    c.checker.on_folder_gone(A, {C}, 2, 5)
+    assert [c.may_be_lost("A", at) for at in (1, 2, 5, 6)] == [False, True, True, False]
+
+
 def test_a_table_that_a_newer_view_has_overtaken_is_judged_at_the_master_alone() -> None:
     findings = Findings()
     checker = TableChecker(findings, 1, 1)

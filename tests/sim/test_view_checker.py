@@ -3,7 +3,10 @@
 import pytest
 
 from phalanx.common.ids import MemberId
+from phalanx.common.store import StoreStart
+from phalanx.common.view import MembersView
 from phalanx.wire.view_events import ViewInstalled
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.view_checker import ViewChecker
 
@@ -34,6 +37,16 @@ def test_a_join_a_crash_and_a_claim_are_in_order() -> None:
     c.install("C", 5, "C", maker="C")
     c.rest(C="C")
     assert c.found == []
+
+
+def test_a_list_with_one_folder_twice_is_found() -> None:
+    """DU-22."""
+    c = Checked()
+    a, b = MemberId("A"), MemberId("B")
+    for version, of_b in ((1, "other"), (2, "store")):
+        view = MembersView(version, a, (a, b), stores=((a, StoreStart("store", 1)), (b, StoreStart(of_b, 1))))
+        c.checker.on_event(ObservedEvent(a, ViewInstalled(version, a, a, (a, b), "test"), 0, view))
+        assert c.found == ["no two members have one folder"] * (version == 2)
 
 
 def test_views_in_opposite_orders_are_found() -> None:

@@ -35,6 +35,13 @@ class FaultKind(enum.StrEnum):
     """As CRASH, and something of the host's folder is not as it was, although it was synced: some bits ("bits"), a sector, which is
     zero ("sector"), a segment, which cannot be read ("segment"), or all of it is gone ("folder"). A folder that a process refuses is
     emptied by an operator."""
+    FOLDER_OLD = "folder-old"
+    """The host's folder is copied. After `nth` milliseconds the process ends, and starts again after `lasts_ms` with that copy."""
+    FOLDER_COPY = "folder-copy"
+    """The process on `other` ends, and starts again after `lasts_ms` with a copy of the folder of `host`, in which a member lives. An
+    operator empties the folder of the one that is refused."""
+    FOLDER_SWAP = "folder-swap"
+    """The processes of both hosts end, and start again after `lasts_ms`, each with the folder of the other one."""
     CRASH_ON = "crash-on"
     """As CRASH, when the `nth` message of the type named `what` has been handled by the host."""
     CRASH_SENDING = "crash-sending"

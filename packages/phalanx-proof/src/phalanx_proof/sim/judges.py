@@ -168,6 +168,9 @@ class Judges:
         for checker in self._checkers:
             checker.on_process_ended(member, how, now)
         has_crashed, has_left = how.startswith("crashed"), how == "left"
+        if host.folder is not None and host.folder.gone_from is not None:
+            others = {each.this for each in self._running() if each.this != member}
+            self.evidence.tables.on_folder_gone(member, others, host.folder.gone_from, now)
         # Who left before it had joined can be the next process of a voter that its cluster had removed.
         self.are_votes_gone = self.are_votes_gone or has_crashed or how.startswith("left")
         # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.

@@ -59,7 +59,7 @@ class LossChecker(Checker):
         count = table.partition_count
         was_born = before.births * (count // before.partition_count) if before is not None else (0,) * count
         born = [partition for partition in range(count) if table.births[partition] > was_born[partition]]
-        lost = [partition for partition in born if before is None or before.rows[partition % before.partition_count]]
+        lost = [partition for partition in born if before is None or _was_held(before, partition)]
         self._dormant.update(table.dormant)
         if self._has_folders and before is not None:
             for partition in born:
@@ -93,6 +93,12 @@ class LossChecker(Checker):
         for member, ids in known.items():
             if ids != everything:
                 self._findings.add(now, KEPT, f"at rest {member} does not tell {sorted(everything - ids)}")
+
+
+def _was_held(table: PartitionTable, partition: int) -> bool:
+    """Return whether somebody held a partition by a table, or had it in a folder."""
+    before = partition % table.partition_count
+    return bool(table.rows[before]) or before in table.dormant
 
 
 def _losses_of(table: PartitionTable) -> frozenset[str]:

@@ -53,6 +53,8 @@ class TableChecker(Checker):
         self._findings = findings
         self._has_sides = has_sides
         self._restarts = restarts
+        self._gone: list[tuple[int, Millis, Millis]] = []
+        """Parts that nobody held any more but a member whose folder was put back, and from when to when all that was written can be gone."""
         self._power_cuts: list[tuple[Millis, Millis]] = []
         """When everybody lost power, behind the time from which on everything can be gone that was written."""
         self.begun_empty: Container[int] = ()
@@ -386,6 +388,14 @@ class TableChecker(Checker):
             tables += [table for at, table in history if begin < at <= end]
         return list(dict.fromkeys(t.owner(part % t.partition_count) for t in tables for part in parts))
 
+    def on_folder_gone(self, member: MemberId, others: Collection[MemberId], since: Millis, now: Millis) -> None:
+        """Note that what a process wrote after a time is not what the next one finds. `others`: the members that run."""
+        mine, theirs = self._holders([member]), self._holders(others)
+        for part, line in enumerate(self.lines):
+            holders = self._holders(line[-1].replicas) if line else frozenset[str]()
+            if not (holders - mine) & theirs:
+                self._gone.append((part, since, now))
+
     def may_be_lost(self, part: int, replier: MemberId, begin: Millis, end: Millis) -> bool:
         """Tell whether all replicas that had an acknowledged write left the cluster that went on.
 
@@ -395,6 +405,8 @@ class TableChecker(Checker):
         if self._restarts and part % self._first_count in self.begun_empty:
             return True
         if any(begin <= at and end >= since for since, at in self._power_cuts):
+            return True
+        if any(part == gone and begin <= at and end >= since for gone, since, at in self._gone):
             return True
         history = self.installed.get(replier, [])
         earlier = [table for at, table in history if at <= begin][-1:]

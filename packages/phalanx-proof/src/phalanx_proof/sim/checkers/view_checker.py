@@ -5,6 +5,7 @@
 * M2 is judged as far as members can hold it. A member that missed a view and installed a later one of the same installer has
   its content, for every view is whole. A member is excused when the installer's cluster went on without it.
 * A view is one value, and its maker installs it first; a master that leaves makes one without itself and does not install it.
+* A list has each folder once (DU-22).
 * Members are crash-stop: a member that had joined, was in a list and is removed does not come back under the same name;
   members that stay keep their place in the order of age. (A joiner that was removed before it heard of its admission, and
   asks again, had not joined: it has installed no view that names it.)
@@ -39,6 +40,10 @@ class ViewChecker(Checker):
     def on_event(self, recorded: ObservedEvent) -> None:
         if isinstance(recorded.event, ViewInstalled):
             self.on_view(recorded.member, recorded.event, recorded.now)
+            stores = [each.store for _, each in recorded.view.stores] if recorded.view is not None else []
+            if len(set(stores)) != len(stores):
+                story = f"{recorded.member} by list {recorded.event.view_version}: {recorded.view}"
+                self._findings.add(recorded.now, "no two members have one folder", story)
 
     def on_view(self, member: MemberId, event: ViewInstalled, now: Millis) -> None:
         """Judge a view that a member has installed."""

@@ -14,6 +14,7 @@ from phalanx.machine.inputs import Call, LeaveWanted
 from phalanx.wire.messages import AcceptView, ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest, StopCluster
 from phalanx.wire.table_events import MigrationStarted
 from phalanx_proof.sim.cluster.disk_faults import DiskFaults
+from phalanx_proof.sim.cluster.folder_faults import FolderFaults
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.scarce_memory import ScarceMemory
 from phalanx_proof.sim.cluster.world import World
@@ -42,6 +43,7 @@ class Faults:
         """`failed_disks`: to note when which member's disk has failed."""
         self._world = world
         self._disks = DiskFaults(world, failed_disks)
+        self._folders = FolderFaults(world)
         self._story = story
         self.happened: Counter[str] = Counter()
         self.at_migrations = 0
@@ -94,6 +96,7 @@ class Faults:
                 if host.folder is not None and host.folder.holds_replicas:
                     world.start(host)
             self._accept_restart()
+            self._folders.give_up_lost(self._host(MASTER), self._ask)
         if world.options.mutual_seeds:
             # All of these must run where a cluster is to begin anew: the last member can be about to go.
             for host in down:
@@ -198,6 +201,11 @@ class Faults:
                 self._crash_writing(fault, host)
             case FaultKind.ROT:
                 self._rot(fault, host)
+            case FaultKind.FOLDER_OLD:
+                self._folders.put_back_later(host, fault)
+            case FaultKind.FOLDER_COPY | FaultKind.FOLDER_SWAP:
+                known_other = known(other, "the fault is about two hosts", fault=fault)
+                self._folders.exchange(host, known_other, fault)
             case FaultKind.OUTAGE:
                 self._end_all(fault)
             case FaultKind.CRASH_ON:
@@ -260,7 +268,7 @@ class Faults:
     def _rot(self, fault: Fault, host: Host) -> None:
         self._world.crash(host, fault.lasts_ms)
         if fault.what == "folder":
-            host.folder = None
+            host.empty_folder()
         elif host.folder is not None:
             host.folder.hurt(fault.what)
 
@@ -313,8 +321,10 @@ class Faults:
                 return True
             case FaultKind.CRASH_WRITING:
                 return host.node is not None and host.folder is not None
-            case FaultKind.ROT:
+            case FaultKind.ROT | FaultKind.FOLDER_OLD:
                 return host.node is not None and self._world.joined_count() > 2
+            case FaultKind.FOLDER_COPY | FaultKind.FOLDER_SWAP:
+                return host.has_joined and other is not None and other.has_joined and self._world.joined_count() > 2
             case FaultKind.CRASH | FaultKind.POWER | FaultKind.MEMORY:
                 return host.node is not None and (not host.has_joined or self._others(host, staying=False))
             case FaultKind.LEAVE | FaultKind.STOP:

@@ -57,6 +57,16 @@ class CrashPoint(NamedTuple):
     cuts_power: bool
 
 
+class FolderSnapshot(NamedTuple):
+    """All files of a folder as the system showed them."""
+
+    at: Millis
+    store: bytes
+    starts: int
+    image: Image
+    written: dict[int, tuple[LogRecord, Millis]]
+
+
 class SyncUnderWay(NamedTuple):
     """A sync that has begun."""
 
@@ -81,6 +91,8 @@ class SimFolder(SimDisk):
         self.crash_point: CrashPoint | None = None
         self.is_hurt = False
         """Whether it is not as it was written and synced."""
+        self.gone_from: Millis | None = None
+        """Since when what is written to it can be gone when its process ends: there is a copy, with which one begins; None: nothing can."""
         self._unreadable = -1
         """The segment that the disk does not give back; -1: none is."""
         self.wrong: str = ""
@@ -241,6 +253,23 @@ class SimFolder(SimDisk):
             self._unreadable = self._chance.choice(self.files.numbers)
         else:
             self.files.damage(self._chance, is_sector=what == "sector")
+
+    def copy(self, now: Millis) -> FolderSnapshot:
+        """Return a copy of what the system shows."""
+        return FolderSnapshot(now, self.store, self._starts, self.files.latest(), dict(self.written))
+
+    def put_back(self, copy: FolderSnapshot) -> None:
+        """Be as a copy is, also one of another folder. No process runs."""
+        self.files, self.store, self._starts = SectorDisk(copy.image), copy.store, copy.starts
+        self.written = dict(copy.written)
+        self.replay, self._followed_lsn = Replay(), 0
+        self.synced_lsn, self._unreadable = 0, -1
+        self.move()
+
+    def move(self) -> None:
+        """Be on another machine. No process runs."""
+        self._dirty_since = self._sync = None
+        self.boots += 1
 
     def draw_crash(self, what: str, nth: int) -> None:
         """Let the process end within a block that it writes."""

@@ -68,6 +68,8 @@ class Host:
         """What the process logs; None: nothing."""
         self.folder: SimFolder | None = None
         """The same, if it outlives the process."""
+        self.has_lost_folder = False
+        """Whether what an earlier process had in its folder is gone."""
         self.crash_back_ms: Millis = 1
         """After how long a process starts again that has ended within a write to its folder."""
         self.partition_count = 0
@@ -94,6 +96,17 @@ class Host:
         while self.clock(at) < shown:
             at += 1
         return at
+
+    def empty_folder(self) -> None:
+        """Let the next process begin with an empty folder, as an operator does where one is refused."""
+        self.folder, self.has_lost_folder = None, True
+
+    def empty_copied_folder(self) -> bool:
+        """Do so if there are two of this folder. Return whether there are."""
+        is_copied = self.folder is not None and self.folder.gone_from is not None
+        if is_copied:
+            self.empty_folder()
+        return is_copied
 
     @property
     def member(self) -> MemberId | None:

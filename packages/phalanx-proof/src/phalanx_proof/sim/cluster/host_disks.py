@@ -95,7 +95,9 @@ class HostDisks:
             host.disk = SimDisk()
             return None
         if host.folder is None:
-            host.folder = self._folder_type(f"disk:{self._options.seed}:{host.number}")
+            # One that was emptied is another store than it was.
+            others = f":{host.incarnations}" if host.incarnations > 1 else ""
+            host.folder = self._folder_type(f"disk:{self._options.seed}:{host.number}{others}")
         host.disk, shown = host.folder, host.clock(self._queue.now)
         restoration = host.folder.begin_process("sim", shown + host.wall_ms, shown)
         if host.folder.wrong:

@@ -283,7 +283,7 @@ class World:
         except PhalanxError as error:
             if host.folder is not None and host.folder.is_hurt:
                 self.refused_folders += 1
-                host.folder = None  # an operator empties it
+                host.empty_folder()
                 self.start_later(host, EMPTIED_AFTER_MS)
             else:
                 self._observer.on_broken(host, error, self.now)
@@ -467,6 +467,7 @@ class World:
             host.wants_lite = wants_lite
             self.start_later(host, 1 + self.network.latency(), effect)
         elif effect.failed:
+            self.refused_folders += host.empty_copied_folder()
             self.start_later(host, 1_000 + self.network.latency())
 
     def _end_process(self, host: Host, how: str, *, delivers_all: bool) -> None:

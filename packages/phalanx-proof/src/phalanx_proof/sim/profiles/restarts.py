@@ -24,7 +24,8 @@ def add_restarts(options: HistoryOptions) -> HistoryOptions:
         else each
         for each in options.faults
     )
-    faults = (*faults, *_draw_crashes_in_writing(options), *_draw_clock_steps(options), *_draw_rot(options))
+    for draw in (_draw_crashes_in_writing, _draw_clock_steps, _draw_rot, _draw_folders):
+        faults = (*faults, *draw(options))
     return _with_folders(options, with_stops(faults, options.seed), rng)
 
 
@@ -80,6 +81,17 @@ def _draw_rot(options: HistoryOptions) -> list[Fault]:
     what = rng.choice(("bits", "sector", "segment", "folder"))
     at, host = rng.randrange(options.duration_ms // 3, options.duration_ms), rng.randrange(options.hosts)
     return [Fault(at, FaultKind.ROT, host, lasts_ms=rng.choice((1, 200, 2_000)), what=what)]
+
+
+def _draw_folders(options: HistoryOptions) -> list[Fault]:
+    """Draw, for a third of the histories, a folder that is put back, copied to another host, or exchanged with that of one."""
+    rng = Random(f"folders:{options.seed}")
+    if rng.random() < 0.67 or options.hosts < 3:
+        return []
+    kind = rng.choice((FaultKind.FOLDER_OLD, FaultKind.FOLDER_COPY, FaultKind.FOLDER_SWAP))
+    host, other = rng.sample(range(options.hosts), 2)
+    at, age_ms = rng.randrange(options.duration_ms), rng.choice((50, 500, 3_000))
+    return [Fault(at, kind, host, other, lasts_ms=rng.choice((1, 200, 2_000)), nth=age_ms)]
 
 
 def add_outages_of_sides(options: HistoryOptions) -> HistoryOptions:
