@@ -66,6 +66,24 @@ def test_the_data_of_a_lost_side_is_merged_after_crashes(crashes: int) -> None:
     assert not [event for _, event in c.events if isinstance(event, MergeEnded)]
 
 
+def test_what_was_empty_is_known_after_a_crash() -> None:
+    """A partition in which nothing was stored is dormant, and waits for C: it holds it to its end."""
+    c = Cluster(has_folders=True, seeds="A", partition_count=1, backup_count=1)
+    for name in "ABC":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["CA"])
+    c.cut("C", "AB")
+    c.advance(20_000)
+    c.heal()
+    while "C" not in c.finished:
+        c.advance(500)
+    c.start("C", seeds="A")
+    c.crash("C")
+    node = c.start("C", seeds="A")
+    assert [side.former for side in node.data_merging.orphaned.sides.values() if side.has_held(0)] == [C1]
+
+
 def index_with(*bodies: DiskRecord) -> LogIndex:
     index = LogIndex(KnownCluster(), {})
     index.take_all(1, [LogRecord(body) for body in bodies])

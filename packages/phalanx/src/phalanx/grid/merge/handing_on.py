@@ -20,7 +20,7 @@ def keep_what_is_held(kept: OrphanedReplicas, ownership: Ownership, follower: Fo
         held = {partition: replica for partition, replica in held.items() if partition not in restored.replicas}
     side = keep(ownership.this, table, held, follower.stamp(now), now)
     kept.add(side)
-    if side.replicas:
+    if side.replicas or side.empty:
         empty = tuple(sorted(side.empty))
         ownership.log.add(ReplicasKept(side.former, side.ended, table, tuple(side.replicas), empty))
     kept.losses = kept.losses.united_with(table.losses)
