@@ -100,7 +100,7 @@ def test_another_write_of_the_same_number_is_not_taken_for_it() -> None:
     c.events.clear()
     c.join("B", seeds="A")
     c.advance(10_000)
-    assert copied(c) == {0: 0, 1: 0, 2: 1, 3: 0}
+    assert [partition for partition, entries in copied(c).items() if entries] == [2]
     assert c.entries("A", 2) == c.entries("B", 2)
     assert set(c.entries("A", 2) or ()) == {c.key(2), c.key(2, 1)}  # that of B is merged
 

@@ -126,8 +126,6 @@ WORDS = {
     "DU-42": "a full disk refuses growth, and nothing that makes room",
     "DU-45": "a failed disk keeps nobody else's writes waiting",
     "DU-57": "a new member without a folder holds no data where all others that do have one",
-    "DU-38": "a member that stops to come back copies nothing",
-    "DU-39": "replicas of a member that is to be back are made elsewhere after a grace, of one that crashed at once where fewer than two are left",
     "DU-58": "when more than half of the voters stop, nobody leaves the list",
     "DU-59": "a member that has in its folder what it held is awaited until that store is back, or an operator forgets it",
     "DU-56": "an old folder has no vote, and its replicas rule only where no other holder is left to wait for",

@@ -162,7 +162,7 @@ class OutgoingMigrations:
             self._unseal(owned.number)
             outgoing.transition(StageEvent.LAGS)
             return
-        self._note_copied(owned, outgoing, stream.copied_entries, now)
+        self._note_copied(owned, outgoing, now, is_sent=stream.copied_entries > 0)
         if not outgoing.moves_ownership:
             outgoing.transition(StageEvent.HAS_ALL)
             self._report(owned, outgoing, done=True)
@@ -258,11 +258,11 @@ class OutgoingMigrations:
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
-    def _note_copied(self, owned: OwnedPartition, outgoing: Outgoing, entries: int, now: Millis) -> None:
+    def _note_copied(self, owned: OwnedPartition, outgoing: Outgoing, now: Millis, *, is_sent: bool) -> None:
         if not outgoing.copied:
             outgoing.copied = True
             destination = outgoing.destination
-            took_ms = now - outgoing.began_at
+            entries, took_ms = owned.replica.entry_count() if is_sent else 0, now - outgoing.began_at
             self._out.record(
                 MigrationCopied(
                     owned.number, destination.base_version, destination.member, entries, took_ms

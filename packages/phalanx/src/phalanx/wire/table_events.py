@@ -310,7 +310,7 @@ class MigrationCopied(Event, frozen=True):
     partition_version: int
     destination: MemberId
     entries: int
-    """How many were sent; 0 also if the destination had them."""
+    """How many the destination got; 0 also if it had them."""
     took_ms: Millis
     rule: str = "DL-33"
 
