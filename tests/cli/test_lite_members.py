@@ -182,5 +182,5 @@ def test_a_program_promotes_and_demotes_its_own_member() -> None:
 def test_one_change_of_a_member_list_is_asked_for_at_a_time(phalanx_command: Command, other: tuple[str, ...]) -> None:
     result = phalanx_command("members", "--at", "127.0.0.1:1", "--demote", "127.0.0.1:2", *other)
     assert (result.exit_code, result.stdout) == (2, "")
-    told = "give one of --promote, --demote, --accept-as-stable, --raise-cluster-version and --hold-cluster-version"
+    told = "give one of --promote, --demote, --leave, --forget, --accept-as-stable, --raise-cluster-version and --hold-cluster-version"
     assert told in result.stderr

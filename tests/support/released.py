@@ -137,7 +137,8 @@ class Release:
             case inputs.Started():
                 return kind(event.past)  # of an incarnation of theirs, or none
             case _:
-                return kind(*msgspec.structs.astuple(event))
+                known = len(kind.__struct_fields__)  # fields are only added
+                return kind(*msgspec.structs.astuple(event)[:known])
 
     def effect_to_ours(self, effect: Any) -> effects.Effect:
         match type(effect).__name__:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,8 +32,8 @@ def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     """The disk of all members that start."""
     files, real = FaultyFiles(), DataFolder.open
 
-    def open_folder(path: str, **options: bool) -> DataFolder:
-        return real(path, **options, files=files)
+    def open_folder(path: str, **options: Any) -> DataFolder:
+        return real(path, **options | {"files": files})
 
     monkeypatch.setattr(DataFolder, "open", open_folder)
     return files
@@ -112,7 +113,7 @@ from phalanx import Config, start_member
 from phalanx.runtime.disk.data_folder import DataFolder
 from support.faulty_files import FaultyFiles
 files, real = FaultyFiles(), DataFolder.open
-DataFolder.open = lambda path, **options: real(path, **options, files=files)
+DataFolder.open = lambda path, **options: real(path, **options | {"files": files})
 
 async def main():
     member = await start_member(

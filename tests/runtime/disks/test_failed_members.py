@@ -30,7 +30,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     files, real = FaultyFiles(), DataFolder.open
 
     def open_folder(path: str, **options: Any) -> DataFolder:
-        return real(path, **options, files=files if path.endswith("faulty") else REAL_FILES)
+        return real(path, **options | {"files": files if path.endswith("faulty") else REAL_FILES})
 
     monkeypatch.setattr(DataFolder, "open", open_folder)
     return files

@@ -104,7 +104,7 @@ class OperatorRequests:
                 self._coordinator.give_up(request, now)
                 return ""
             case ForgetMember():
-                self._forget(request.address, now)
+                self._forget(Address(request.address), now)
                 return ""
             case AcknowledgeLosses():
                 return self._coordinator.acknowledge_losses(request.ids, request.by, now)

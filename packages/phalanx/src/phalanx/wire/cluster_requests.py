@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import enum
 
-from phalanx.common.ids import Address
 from phalanx.common.map_plan import Batch
 from phalanx.common.map_settings import MapChange, SchemaText
 from phalanx.wire.limits import Text, Texts
@@ -131,7 +130,7 @@ class ForgetMember(WireMessage, tag=193, frozen=True):
     """
 
     id: int
-    address: Address
+    address: Text
 
 
 class AcceptView(WireMessage, tag=142, frozen=True):

@@ -177,11 +177,11 @@ class ClusterStops(Event, frozen=True):
     """More than half of the members stop, and come back: the list and the table stay as they are."""
 
     notice = Notice(
-        "lets {members} stop as they are: the cluster comes back with any majority of its {voters} members", group=VIEW
+        "lets {members} stop as they are: the cluster comes back with any majority of its {size} members", group=VIEW
     )
 
     members: tuple[MemberId, ...]
-    voters: int
+    size: int
     rule: str = "DU-58"
 
 
