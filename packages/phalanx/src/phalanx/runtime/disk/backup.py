@@ -30,13 +30,11 @@ from phalanx.disk.segments import LogLine, LogSegment, SegmentSet, follow
 from phalanx.runtime.disk.backup_file import BackupRecord, read_backup_record, refuse_backup, write_backup_record
 from phalanx.runtime.disk.data_folder import read_generation
 from phalanx.runtime.disk.files import REAL_FILES, reason_of_file_error
-from phalanx.runtime.disk.segment_copies import copy_backwards, link_segment
+from phalanx.runtime.disk.segment_copies import UNFINISHED, copy_backwards, link_segment
 from phalanx.runtime.disk.segment_files import list_segments, read_segment, segment_name
 from phalanx.runtime.disk.store_file import StoreRecord, new_store, read_store, write_store
 from phalanx.wire.disk_records import ClusterLeft, IncarnationEnded, KnownCluster, SegmentStart, TableRecord, ViewRecord
 
-UNFINISHED: Final = ".unfinished"
-"""What the name of a folder ends with while it is made."""
 _ATTEMPTS: Final = 10
 """How often the segments of a folder in use are listed again because its member has removed one meanwhile."""
 _OF_CLUSTER: Final = frozenset(

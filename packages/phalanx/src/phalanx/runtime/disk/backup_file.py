@@ -11,10 +11,9 @@ from typing import Final
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.disk.files import Files, write_whole
+from phalanx.runtime.disk.files import Files, read_small, write_new
 
 NAME: Final = "BACKUP"
-_MOST_BYTES: Final = 4096
 
 
 class BackupRecord(msgspec.Struct, frozen=True):
@@ -33,28 +32,16 @@ class BackupRecord(msgspec.Struct, frozen=True):
 
 def write_backup_record(files: Files, folder: int, record: BackupRecord) -> None:
     """Put BACKUP into a folder; when it returns, that is on the disk. Raises `OSError`."""
-    descriptor = files.open(folder, NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        write_whole(files, descriptor, msgspec.json.encode(record) + b"\n", 0)
-        files.sync(descriptor)
-    finally:
-        files.close(descriptor)
-    files.sync(folder)
+    write_new(files, folder, NAME, msgspec.json.encode(record) + b"\n")
 
 
 def read_backup_record(files: Files, folder: int, path: str) -> BackupRecord | None:
     """Return what the BACKUP of a folder says; None: there is none. `path`: the folder's, for errors. Raises `UsageError`, `OSError`."""
-    try:
-        descriptor = files.open(folder, NAME, os.O_RDONLY)
-    except FileNotFoundError:
+    content = read_small(files, folder, NAME)
+    if content is None:
         return None
     try:
-        content = memoryview(bytearray(_MOST_BYTES))
-        size = files.read(descriptor, content, 0)
-    finally:
-        files.close(descriptor)
-    try:
-        return msgspec.json.decode(content[:size], type=BackupRecord)
+        return msgspec.json.decode(content, type=BackupRecord)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{os.path.join(path, NAME)} is broken ({error}): make another backup") from error
 

@@ -7,17 +7,15 @@ It is written to a disk that has just failed, so perhaps it is not there. Then w
 from __future__ import annotations
 
 import datetime as dt
-import os
 import shlex
 from typing import Final
 
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.disk.files import Files, write_whole
+from phalanx.runtime.disk.files import Files, read_small, write_new
 
 NAME: Final = "FAILED"
-_MOST_BYTES: Final = 4096
 
 
 class DiskFailure(msgspec.Struct, frozen=True):
@@ -31,28 +29,16 @@ class DiskFailure(msgspec.Struct, frozen=True):
 def write_failure(files: Files, folder: int, why: str) -> None:
     """Put FAILED into a folder that has none. Raises `OSError`, also if one is there: the first failure is the one that counts."""
     failure = DiskFailure(why, dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
-    descriptor = files.open(folder, NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        write_whole(files, descriptor, msgspec.json.encode(failure) + b"\n", 0)
-        files.sync(descriptor)
-    finally:
-        files.close(descriptor)
-    files.sync(folder)
+    write_new(files, folder, NAME, msgspec.json.encode(failure) + b"\n")
 
 
 def read_failure(files: Files, folder: int) -> DiskFailure | None:
     """Return the failure of the disk that a folder tells of; None: it tells of none. Raises `OSError`."""
-    try:
-        descriptor = files.open(folder, NAME, os.O_RDONLY)
-    except FileNotFoundError:
+    content = read_small(files, folder, NAME)
+    if content is None:
         return None
     try:
-        content = memoryview(bytearray(_MOST_BYTES))
-        size = files.read(descriptor, content, 0)
-    finally:
-        files.close(descriptor)
-    try:
-        failure = msgspec.json.decode(content[:size], type=DiskFailure)
+        failure = msgspec.json.decode(content, type=DiskFailure)
     except msgspec.MsgspecError:
         return DiskFailure("nobody could write why", "")  # that the file is there is what counts
     return failure if (failure.why + failure.when).isprintable() else DiskFailure("nobody could write why", "")

@@ -12,6 +12,8 @@ from typing import Final, Protocol
 
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+SMALL_BYTES: Final = 4096
+"""What a file that says something of its folder has at most: a whole one has a few hundred bytes."""
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -145,6 +147,30 @@ def write_whole(files: Files, descriptor: int, data: bytes | bytearray, offset: 
     written = files.write(descriptor, data, offset)
     if written != len(data):
         raise OSError(f"only {written} of {len(data)} bytes were written")
+
+
+def read_small(files: Files, folder: int, name: str) -> bytes | None:
+    """Return the first `SMALL_BYTES` of a file, which is shorter when it is whole; None: there is none. Raises `OSError`."""
+    try:
+        descriptor = files.open(folder, name, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        content = memoryview(bytearray(SMALL_BYTES))
+        return content[: files.read(descriptor, content, 0)].tobytes()
+    finally:
+        files.close(descriptor)
+
+
+def write_new(files: Files, folder: int, name: str, content: bytes) -> None:
+    """Put a file into a folder that has none of this name; when it returns, that is on the disk. Raises `OSError`."""
+    descriptor = files.open(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_whole(files, descriptor, content, 0)
+        files.sync(descriptor)
+    finally:
+        files.close(descriptor)
+    files.sync(folder)
 
 
 def reason_of_file_error(error: OSError) -> str:

@@ -12,7 +12,7 @@ import datetime as dt
 import os
 import shlex
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,13 +25,10 @@ from phalanx.runtime.disk.failure_file import NAME as FAILED
 from phalanx.runtime.disk.failure_file import DiskFailure
 from phalanx.runtime.disk.files import REAL_FILES, reason_of_file_error
 from phalanx.runtime.disk.folder_lock import FolderLock
-from phalanx.runtime.disk.segment_copies import copy_backwards, link_segment
+from phalanx.runtime.disk.segment_copies import UNFINISHED, copy_backwards, link_segment
 from phalanx.runtime.disk.segment_files import segment_name
 from phalanx.runtime.disk.store_file import write_store
 from phalanx.runtime.disk.stored_log import StoredLog, read_stored_log, why_not_replayed
-
-UNFINISHED: Final = ".unfinished"
-"""What the name of a generation ends with while it is made."""
 
 
 class FolderRepair(NamedTuple):

@@ -8,6 +8,8 @@ from typing import Final
 
 from phalanx.runtime.disk.files import REAL_FILES, write_whole
 
+UNFINISHED: Final = ".unfinished"
+"""What the name of a folder, or of a generation in one, ends with while it is made."""
 _PART_BYTES: Final = 1024 * 1024
 _NOT_LINKABLE: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 

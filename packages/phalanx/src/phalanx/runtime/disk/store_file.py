@@ -19,15 +19,13 @@ from typing import Final
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.disk.files import Files, write_whole
+from phalanx.runtime.disk.files import Files, read_small, write_whole
 
 NAME: Final = "STORE"
 UNFINISHED: Final = "STORE.tmp"
 FORMAT: Final = 1
 """The format of the data folder: of this file, and of the names of all others."""
 ID_BYTES: Final = 16
-_MOST_BYTES: Final = 4096
-"""A whole STORE is a few hundred bytes."""
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -108,16 +106,8 @@ def read_store(files: Files, folder: int, path: str) -> StoreRecord | None:
 
     Raises `UsageError` if it is broken, and `OSError`.
     """
-    try:
-        descriptor = files.open(folder, NAME, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        content = memoryview(bytearray(_MOST_BYTES))
-        size = files.read(descriptor, content, 0)
-    finally:
-        files.close(descriptor)
-    return decode_store(content[:size].tobytes(), os.path.join(path, NAME))
+    content = read_small(files, folder, NAME)
+    return decode_store(content, os.path.join(path, NAME)) if content is not None else None
 
 
 def write_store(files: Files, folder: int, store: StoreRecord) -> None:
