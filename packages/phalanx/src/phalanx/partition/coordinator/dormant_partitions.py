@@ -72,13 +72,17 @@ class DormantPartitions:
         table = self._publication.table
         if not table.dormant:
             return ""
-        claims = self._all_claims()
+        claims, confirming, back = self._all_claims(), confirming_index(table), self._back()
         rows = {
             partition: row
             for partition, slots in table.dormant.items()
-            if (row := self._choose(partition, slots, claims))
+            if (
+                row := self._choose_later(partition, claims)
+                or choose_row(slots, partition, claims, confirming)
+                or _choose_elsewhere(slots, partition, claims, back)
+            )
         }
-        merged = self._to_merge(self._confirming(), rows)
+        merged = self._to_merge(confirming, back, rows)
         rows |= {p: (member,) for p, (member, _) in merged.items()}
         if not rows:
             return ""
@@ -138,18 +142,6 @@ class DormantPartitions:
         version = self._publication.table.version
         self._out.record(HoldersGivenUp(tuple(rows), tuple(empty), members, request.by, version))
 
-    def _choose(self, partition: int, slots: Slots, claims: list[Claims]) -> Slots | None:
-        """Return the row with which a dormant partition goes on; None or empty: it waits. `slots`: those that held it last."""
-        if row := self._choose_later(partition, claims) or choose_row(slots, partition, claims, self._confirming()):
-            return row
-        # 1. A is cut off, and p is dormant, because only A had it. 2. A, on its side, hands p over to B, or merges it there. 3. Both end,
-        # and come back: B has p, and nobody else.
-        is_back = self._back().issuperset(map(address_of, holders_of([slots])))
-        return choose_greatest(partition, claims) if is_back else None
-
-    def _confirming(self) -> int:
-        return confirming_index(self._publication.table)
-
     def _choose_later(self, partition: int, claims: list[Claims]) -> Slots:
         """Return the row of those that follow a rule which is newer than the table; empty: nobody does.
 
@@ -186,21 +178,35 @@ class DormantPartitions:
         known = self._publication.confirmed | {self._publication.this: version}
         return {address_of(member) for member, installed in known.items() if installed >= version}
 
-    def _to_merge(self, confirming: int, but: Collection[int]) -> dict[int, tuple[MemberId, MemberId]]:
+    def _to_merge(
+        self, confirming: int, back: Collection[Address], but: Collection[int]
+    ) -> dict[int, tuple[MemberId, MemberId]]:
         """Return the partitions that members are to merge all of, without some, with the member and its former incarnation."""
         dormant, found = self._publication.table.dormant, dict[int, tuple[MemberId, MemberId]]()
-        back = self._back()
         for member, orphans in self._orphans.items():
             for each in orphans:
                 for p in each.partitions:
                     if p not in dormant or p in but:
                         continue
-                    # A process that has begun since can have more of it, and is asked first: `_choose`.
+                    # A process that has begun since can have more of it, and is asked first (`wake`).
                     is_all = each.former in dormant[p][: confirming + 1] and not each.is_as_read
-                    if is_all or back.issuperset(map(address_of, holders_of([dormant[p]]))):
+                    if is_all or _are_all_back(dormant[p], back):
                         found.setdefault(p, (member, each.former))
         return found
 
 
 def _absent(slots: Slots, present: Collection[MemberId]) -> tuple[MemberId, ...]:
     return tuple(member for member in slots if member is not None and member not in present)
+
+
+def _choose_elsewhere(slots: Slots, partition: int, claims: Collection[Claims], back: Collection[Address]) -> Slots:
+    """Return a row of those that have most of a partition, where all that held it last are back; empty: they are not, or nobody has any.
+
+    1. A is cut off, and p is dormant, because only A had it. 2. A, on its side, hands p over to B, or merges it there. 3. Both end, and
+    come back: B has p, and nobody else.
+    """
+    return choose_greatest(partition, claims) if _are_all_back(slots, back) else ()
+
+
+def _are_all_back(slots: Slots, back: Collection[Address]) -> bool:
+    return set(map(address_of, holders_of([slots]))).issubset(back)
