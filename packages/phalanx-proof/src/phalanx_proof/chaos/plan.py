@@ -69,8 +69,7 @@ class ChaosOptions(msgspec.Struct, frozen=True):
     partitions: int = 271
 
     def __post_init__(self) -> None:
-        if not 0 <= self.backups <= MAX_BACKUPS:
-            raise UsageError(f"--backups {self.backups} is not between 0 and {MAX_BACKUPS}")
+        check_backups(self.backups)
         if self.members < self.fewest + 1:
             raise UsageError(
                 f"--members {self.members} are too few for --backups {self.backups}: give at least {self.fewest + 1}, "
@@ -132,19 +131,26 @@ def _draw_lane(
     rng: random.Random, options: ChaosOptions, weights: dict[ChaosKind, int], gap_s: tuple[float, float], at_once: int
 ) -> list[ChaosFault]:
     faults = []
-    at_s = _tenths(rng, gap_s)
+    at_s = tenths(rng, gap_s)
     while at_s < options.seconds:
         kind = rng.choices(list(weights), list(weights.values()))[0]
         count = 1 if kind is ChaosKind.PAUSE else rng.randint(1, at_once)
         ranks = rng.sample(range(max(options.members, count)), count)
         if rng.random() < OLDEST_SHARE and 0 not in ranks:
             ranks[0] = 0
-        lasts_s = {ChaosKind.PAUSE: _tenths(rng, PAUSE_S), ChaosKind.HANG: _tenths(rng, HANG_S)}.get(kind, 0.0)
-        replaced_after_s = rng.choice((0.0, _tenths(rng, (0.0, 4.0))))
+        lasts_s = {ChaosKind.PAUSE: tenths(rng, PAUSE_S), ChaosKind.HANG: tenths(rng, HANG_S)}.get(kind, 0.0)
+        replaced_after_s = rng.choice((0.0, tenths(rng, (0.0, 4.0))))
         faults.append(ChaosFault(at_s, kind, tuple(sorted(ranks)), lasts_s, replaced_after_s))
-        at_s = round(at_s + _tenths(rng, gap_s), 1)
+        at_s = round(at_s + tenths(rng, gap_s), 1)
     return faults
 
 
-def _tenths(rng: random.Random, bounds: tuple[float, float]) -> float:
+def check_backups(count: int) -> None:
+    """Raise `UsageError` if there can be no such number of backups."""
+    if not 0 <= count <= MAX_BACKUPS:
+        raise UsageError(f"--backups {count} is not between 0 and {MAX_BACKUPS}")
+
+
+def tenths(rng: random.Random, bounds: tuple[float, float]) -> float:
+    """Draw a time, in whole tenths of a second."""
     return round(rng.uniform(*bounds), 1)

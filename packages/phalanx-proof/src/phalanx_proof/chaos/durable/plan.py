@@ -10,8 +10,8 @@ import random
 
 import msgspec
 
-from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
+from phalanx_proof.chaos.plan import check_backups, tenths
 
 WRITES_S = (0.3, 1.5)
 """How long writers write before a fault."""
@@ -68,8 +68,7 @@ class DurableOptions(msgspec.Struct, frozen=True):
     partitions: int = 271
 
     def __post_init__(self) -> None:
-        if not 0 <= self.backups <= MAX_BACKUPS:
-            raise UsageError(f"--backups {self.backups} is not between 0 and {MAX_BACKUPS}")
+        check_backups(self.backups)
         if self.members <= self.backups:
             raise UsageError(
                 f"--members {self.members} are too few for --backups {self.backups}: give at least {self.backups + 1}"
@@ -116,15 +115,11 @@ def _draw_round(rng: random.Random, kind: RestartKind, members: int) -> RestartR
     again = rng.randint(1, 2) if kind is RestartKind.KILL_READING else 0
     return RestartRound(
         kind,
-        _tenths(rng, WRITES_S),
-        _tenths(rng, ONE_DOWN_S if kind in ONE else DOWN_S),
+        tenths(rng, WRITES_S),
+        tenths(rng, ONE_DOWN_S if kind in ONE else DOWN_S),
         order,
-        _tenths(rng, APART_S),
-        tuple(_tenths(rng, READING_S) for _ in range(again)),
+        tenths(rng, APART_S),
+        tuple(tenths(rng, READING_S) for _ in range(again)),
         rng.choice(CALLS) if kind is RestartKind.KILL_INSIDE else "",
         rng.random() < BOTH_MODES,
     )
-
-
-def _tenths(rng: random.Random, bounds: tuple[float, float]) -> float:
-    return round(rng.uniform(*bounds), 1)

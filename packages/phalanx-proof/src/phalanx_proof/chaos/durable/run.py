@@ -22,9 +22,9 @@ from phalanx_proof.chaos.durable.plan import ONE, POWER, STOP, DurableOptions, R
 from phalanx_proof.chaos.durable.power import PowerCut
 from phalanx_proof.chaos.ledger import UNIQUE, Ledger
 from phalanx_proof.chaos.reading import check_replicas, read_maps
+from phalanx_proof.chaos.run import THREADS
 from phalanx_proof.chaos.writers import ClientTask, ReaderTask, TaskContext, WriterTask
 
-THREADS = 64
 LAG_S = 1.0
 """`disk_lag_ms`: a power cut of all takes no more than this from maps whose writes wait for no sync."""
 WRITES_AT_LEAST = 20
@@ -32,7 +32,6 @@ WRITES_AT_LEAST = 20
 WRITTEN_WITHIN_S = 60.0
 AFTERWARDS_S = 0.3
 """How long writers go on when all are back."""
-TICK_S = 0.2
 
 
 class RoundDone(msgspec.Struct, frozen=True):
