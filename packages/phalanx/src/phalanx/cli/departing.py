@@ -10,7 +10,7 @@ import typer
 
 from phalanx.cli.options import At, ClusterName, SecretFile
 from phalanx.cli.output import EscapedText, console
-from phalanx.cli.until_done import ASK_AGAIN_AFTER_S, WITHIN_S, ask_until_done
+from phalanx.cli.until_done import ASK_AGAIN_AFTER_S, WITHIN_S, ask_until_done, find_member
 from phalanx.client.ask import Inquirer, ask_any, ask_each, find_master
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of, parse_address
@@ -54,13 +54,9 @@ def leave(at: str, cluster: str, of: str) -> None:
     Raises `UsageError` where no member of the cluster is there, or no other one can take its data, and
     `UnavailableError` where it takes too long.
     """
-    address = parse_address(of)
-    members = ask_any(at, cluster, Inquirer.members).view.members
-    leaver = next((member for member in members if address_of(member) == address), None)
-    if leaver is None:
-        raise UsageError(f"{of!r} is not a member of this cluster: give one of {', '.join(map(address_of, members))}")
-    ask_any(address, cluster, Inquirer.leave)
-    others = [address_of(member) for member in members if member != leaver]
+    leaver, staying = find_member(at, cluster, of)
+    ask_any(address_of(leaver), cluster, Inquirer.leave)
+    others = [*map(address_of, staying)]
 
     def has_left() -> bool:
         return not others or leaver not in ask_any(others, cluster, Inquirer.members).view.members

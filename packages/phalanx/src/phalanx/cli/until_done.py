@@ -11,7 +11,7 @@ from typing import Any
 
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.errors import ConnectError, UnavailableError, UsageError
-from phalanx.common.ids import Address, address_of, parse_address
+from phalanx.common.ids import Address, MemberId, address_of, parse_address
 
 WITHIN_S = 60.0
 ASK_AGAIN_AFTER_S = 0.2
@@ -38,17 +38,22 @@ def ask_until_done(
             return
 
 
+def find_member(at: str, cluster: str, of: str) -> tuple[MemberId, list[MemberId]]:
+    """Return the member at an address, and the others. Raises `UsageError` where no member of the cluster is there."""
+    address, members = parse_address(of), ask_any(at, cluster, Inquirer.members).view.members
+    found = next((member for member in members if address_of(member) == address), None)
+    if found is None:
+        raise UsageError(f"{of!r} is not a member of this cluster: give one of {', '.join(map(address_of, members))}")
+    return found, [member for member in members if member != found]
+
+
 def change_lite(at: str, cluster: str, of: str, *, lite: bool) -> None:
     """Ask the member at an address until it is so, and its data, if it is to hold none any more, is with others.
 
     Raises `UsageError` where no member of the cluster is there, and `UnavailableError` where it takes too
     long, for example because no other member holds data.
     """
-    address = parse_address(of)
-    view = ask_any(at, cluster, Inquirer.members).view
-    if address not in [address_of(member) for member in view.members]:
-        there = ", ".join(address_of(member) for member in view.members)
-        raise UsageError(f"{of!r} is not a member of this cluster: give one of {there}")
+    address = address_of(find_member(at, cluster, of)[0])
     ask_until_done(
         lambda: address,
         cluster,

@@ -16,9 +16,13 @@ import msgspec
 OLDEST_PROTOCOL_VERSION = 8
 """The oldest version that this build speaks: that of the release before it."""
 PROTOCOL_VERSION = 9
-"""The newest version that this build speaks. 9: nothing is new yet."""
+"""The newest version that this build speaks."""
 DORMANT_FROM = 9
 """From this cluster version on, partitions can wait for members that have them in their folders."""
+LOOKUPS_FROM = 9
+"""From this cluster version on, members know `FindWrite`."""
+STOPS_FROM = 9
+"""From this cluster version on, members know `StopOrder`."""
 MAX_NAME_LENGTH = 40
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
+from phalanx.membership.views.removals import IT_LEFT, IT_STOPPED
 from phalanx.node.history import History
 from phalanx.partition.coordinator.loss_records import DepartureReason
 from phalanx.wire.event import Event
@@ -16,10 +17,6 @@ from phalanx.wire.view_events import MemberRemoved
 
 REMEMBERED = 10_000
 """The most addresses that are remembered at which no process listens."""
-LEFT = "it left"
-"""The reason with which members are removed that have handed over their replicas."""
-STOPPED = "it stopped, and comes back"
-"""The reason with which members are removed that have ended within the list."""
 
 
 class DepartureReasons:
@@ -49,7 +46,7 @@ class DepartureReasons:
         for event in self._latest():
             if isinstance(event, MemberRemoved) and event.removed == member:
                 return DepartureReason(
-                    event.reason, event.reason not in (LEFT, STOPPED) and address_of(member) not in self._deserted
+                    event.reason, event.reason not in (IT_LEFT, IT_STOPPED) and address_of(member) not in self._deserted
                 )
             if isinstance(event, MemberSuspected) and event.suspect == member:
                 return DepartureReason(event.reason, address_of(member) not in self._deserted)

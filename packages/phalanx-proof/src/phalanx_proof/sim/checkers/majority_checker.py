@@ -7,6 +7,7 @@ that is found stable after one with a greater number takes its place before that
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.membership.views.removals import IT_LEFT
 from phalanx.node.node import Node
 from phalanx.wire.join_events import Joined
 from phalanx.wire.view_events import MemberRemoved, ViewAccepted, ViewStable
@@ -51,7 +52,7 @@ class MajorityChecker(Checker):
             self._on_stable(member, event, now)
         elif isinstance(event, ViewAccepted):
             self._on_accepted(member, event)
-        elif isinstance(event, MemberRemoved) and event.reason == "it left":
+        elif isinstance(event, MemberRemoved) and event.reason == IT_LEFT:
             self._left.add(address_of(event.removed))
 
     def on_power_cut(self, since: Millis, now: Millis) -> None:

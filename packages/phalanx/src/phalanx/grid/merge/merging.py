@@ -19,6 +19,7 @@ import msgspec
 
 from phalanx.codec.hashing import children_of, partitions_of
 from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.versions import LOOKUPS_FROM
 from phalanx.grid.merge.handing_on import keep_what_is_held
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, set_aside
 from phalanx.grid.merge.returning import ReturningReplicas
@@ -52,8 +53,6 @@ RETRY_PAUSE_MS = 50
 """Before a batch that was refused is sent again."""
 UNHEARD_AFTER_MS = 5_000
 """A batch without an answer for so long is sent again."""
-LOOKUPS_FROM = 9
-"""The cluster version from which members know `FindWrite`."""
 LEAVE_AFTER_MS = 20_000
 """A member that is to leave goes when no owner has acknowledged a batch for so long."""
 

@@ -16,7 +16,7 @@ from phalanx.membership.role import RoleEvent
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.admission import Admission
 from phalanx.membership.views.master_handover import MasterHandover
-from phalanx.membership.views.removals import Removals
+from phalanx.membership.views.removals import IT_LEFT, Removals
 from phalanx.membership.views.stopping import Stopping
 from phalanx.wire.join_events import LeaveStarted
 from phalanx.wire.messages import Heartbeat, LeaveRequest, MembersAck
@@ -173,7 +173,7 @@ class Resignation:
             self._incarnation.leave()
             return None
         new = view.with_change(this, frozenset({this}), ())
-        out.record(MemberRemoved(this, new.version, "it left", LEFT))
+        out.record(MemberRemoved(this, new.version, IT_LEFT, LEFT))
         update = self._publisher.handover(new, own)
         self._state.follow(this, RoleEvent.HANDS_OVER)
         self.hand_over = MasterHandover(update, self.time_limit(now), out)
@@ -221,7 +221,7 @@ class Leaving:
         others, leaves_itself = self.last_acks.split_leavers(members)
         if others:
             self.last_acks.send_farewell(others, self.resignation.time_limit(now))
-            self._removals.remove(others, LEFT, now, reasons=dict.fromkeys(others, "it left"))
+            self._removals.remove(others, LEFT, now, reasons=dict.fromkeys(others, IT_LEFT))
         elif leaves_itself and self.last_acks.are_over(now):
             successors = self.resignation.resign(self.last_acks.own_departure(), now)
             if successors is not None:

@@ -16,6 +16,11 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.views.admission import Admission
 from phalanx.wire.view_events import MemberRemoved
 
+IT_LEFT = "it left"
+"""Why members are removed that have handed over their replicas."""
+IT_STOPPED = "it stopped, and comes back"
+"""Why members are removed that have ended within the list."""
+
 
 class Removals:
     """Publishes views without some members."""

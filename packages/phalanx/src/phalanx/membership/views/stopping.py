@@ -17,7 +17,7 @@ from phalanx.machine.facts import StopsDue
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.incarnation import Incarnation
 from phalanx.membership.state import MembershipState
-from phalanx.membership.views.removals import Removals
+from phalanx.membership.views.removals import IT_STOPPED, Removals
 from phalanx.wire.join_events import ClusterStops
 from phalanx.wire.messages import StopOrder
 
@@ -106,7 +106,7 @@ class Stopping:
         if is_last and leads:
             self._incarnation.stop()
         elif ended and leads:
-            self._removals.remove(ended, STOPPED, now, reasons=dict.fromkeys(ended, "it stopped, and comes back"))
+            self._removals.remove(ended, STOPPED, now, reasons=dict.fromkeys(ended, IT_STOPPED))
 
     def end(self) -> None:
         """End with this incarnation."""

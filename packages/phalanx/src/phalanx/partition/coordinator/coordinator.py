@@ -16,6 +16,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.map_settings import Durability, MapChange
 from phalanx.common.table import Slots
+from phalanx.common.versions import STOPS_FROM
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import DisksKnown, IncarnationOver, MembershipChanged, MemoryKnown, TableConfirmed
 from phalanx.machine.local_context import LocalContext
@@ -48,9 +49,6 @@ from phalanx.wire.table_events import (
     TableSearchEnded,
     TableSearchStarted,
 )
-
-STOPS_FROM = 9
-"""The cluster version from which members know `StopOrder`."""
 
 
 class CoordinatorQuestions(NamedTuple):
