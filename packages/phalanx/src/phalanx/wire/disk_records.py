@@ -255,16 +255,17 @@ def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     members = known.members if record.member in known.members else (*known.members, record.member)
     members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
     lacks = lacks_majority(record.footing) if record.member == members[0] else known.lacks_majority
-    had = known.had_table
-    return KnownCluster(record.view, record.footing, record.voter, known.table, members, False, had, lacks, record.away)
+    return msgspec.structs.replace(
+        known, view=record.view, footing=record.footing, voter=record.voter, members=members, has_left=False,
+        lacks_majority=lacks, away=record.away,
+    )  # fmt: skip
 
 
 def after_leaving(known: KnownCluster, record: ClusterLeft) -> KnownCluster:
     """Return what is known after the member has left its cluster in good order."""
     table, members = (known.table, known.members) if record.keeps else (None, ())
-    lacks, away = known.lacks_majority, known.away
-    return KnownCluster(
-        known.view, known.footing, table=table, members=members, has_left=True, lacks_majority=lacks, away=away
+    return msgspec.structs.replace(
+        known, voter=MemberId(""), table=table, members=members, has_left=True, had_table=False
     )
 
 
@@ -274,8 +275,10 @@ def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
         return known
     named = {*record.table.members, *holders_of(record.table.dormant.values())} - {record.member}
     awaited = (member for member in known.members if member in named)
-    members, lacks, away = (record.member, *awaited), lacks_majority(known.footing), known.away
-    return KnownCluster(known.view, known.footing, known.voter, record.table, members, False, True, lacks, away)
+    return msgspec.structs.replace(
+        known, table=record.table, members=(record.member, *awaited), has_left=False, had_table=True,
+        lacks_majority=lacks_majority(known.footing),
+    )  # fmt: skip
 
 
 def after_ending(known: KnownCluster) -> KnownCluster:
