@@ -37,7 +37,7 @@ install_package() {
 }
 
 # The programs that some tests start, each with its package.
-test_programs="ip:iproute2 nft:nftables chromium:chromium redis-cli:redis-tools zsh:zsh"
+test_programs="ip:iproute2 nft:nftables chromium:chromium redis-cli:redis-tools strace:strace zsh:zsh"
 
 # Installs the packages of those programs that are missing, with apt-get, where rights allow. Never fails: the tests that need
 # one are skipped without it, or fail with CI set, and say what is missing.

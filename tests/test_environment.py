@@ -132,7 +132,7 @@ def offer_programs(tmp_path: Path, install: str, *, has_ip: bool = True) -> list
 
 
 def test_programs_that_tests_start_are_installed_where_they_are_missing(tmp_path: Path) -> None:
-    assert offer_programs(tmp_path, "exit 0") == ["nftables", "chromium", "redis-tools", "zsh"]
+    assert offer_programs(tmp_path, "exit 0") == ["nftables", "chromium", "redis-tools", "strace", "zsh"]
 
 
 def test_a_program_that_cannot_be_installed_ends_nothing(tmp_path: Path) -> None:
@@ -141,6 +141,7 @@ def test_a_program_that_cannot_be_installed_ends_nothing(tmp_path: Path) -> None
         "nftables",
         "chromium",
         "redis-tools",
+        "strace",
         "zsh",
     ]
 

@@ -1,6 +1,7 @@
 """Real members that are stopped in order to be started again: one, all at once by signals, and all by an operator."""
 
 import json
+import shutil
 import time
 
 import pytest
@@ -48,6 +49,21 @@ def test_one_that_is_stopped_comes_back_with_what_it_had(cluster: Cluster, place
     stored.start([place])
     cluster.wait_redundant()
     check(cluster, expected)
+
+
+@pytest.mark.rows("DU-41")
+def test_one_whose_disk_has_failed_does_not_say_that_its_folder_keeps_anything(cluster: Cluster) -> None:
+    stored = StoredCluster(cluster, "--backup-count=1")
+    stored.start()
+    fill(cluster)
+    member = stored.member()
+    shutil.rmtree(stored.folder())
+    stored.wait_logged(member, "has lost its disk, and no other member has a working one")
+    assert stored.terminate() == 0
+    said = stored.log_of(member).rpartition("leaves, within")[2]
+    assert "the data ends with them" in said
+    assert "nobody took over 271 replicas, which went with it" in said
+    assert "folder" not in said
 
 
 @pytest.mark.rows("DU-38")

@@ -245,6 +245,46 @@ def test_writes_that_were_answered_while_all_stop_are_there_with_any_majority() 
             assert int(found[5:]) >= turn
 
 
+@pytest.mark.rows("DU-58", "DU-30")
+@pytest.mark.parametrize("victim", "BCD")
+@pytest.mark.parametrize("absent", ["AB", "CD", "EA"])
+def test_one_that_crashes_while_all_stop_leaves_the_list_and_no_answered_write_is_lost(
+    victim: str, absent: str
+) -> None:
+    """Writes are answered without it from then on. B and C were told to stop, D was not. Two stay away in the end."""
+    c = filled("ABCDE", "AB", "BC", "CD", "DE", "EA", restart_grace_ms=1_000)
+    stop(c, "ABC")
+    c.advance(300)
+    c.crash(victim)
+    c.advance(200)
+    assert c.view("A") == "ABCDE".replace(victim, "")
+    answered = set()
+    while "A" in c.nodes:
+        for partition in range(5):
+            if "A" in c.nodes and (owner := owner_of(c, partition)) in c.nodes:
+                put = c.put(owner, c.key(partition), LATER)
+                c.advance(50)
+                if c.is_done(put):
+                    answered.add(partition)
+        c.advance(50)
+    assert len(answered) >= 4
+    c.advance(20_000)
+    assert not set("ABC") & set(c.nodes)
+    c.crash("".join(c.nodes))
+    for name in "ABCDE":
+        if name not in absent:
+            c.start(name, seeds="ABCDE")
+    c.advance(LONG_MS)
+    present = sorted(c.nodes)
+    if c.table(present[0]).is_assigned:  # else it waits for one of those that are away
+        for partition in answered - set(c.table(present[0]).dormant):
+            assert read(c, partition) == LATER
+    back(c, absent)
+    c.advance(LONG_MS)
+    assert [partition for partition in answered if read(c, partition) != LATER] == []
+    write(c, 0, VALUE)
+
+
 @pytest.mark.rows("DU-30", "DU-33")
 def test_a_cluster_does_not_wait_for_one_that_is_back_and_has_gone_on_without_the_majority() -> None:
     c = filled("ABCD", "AB", "BC", "CD", "DA", restart_grace_ms=1_000)

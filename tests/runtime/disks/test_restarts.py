@@ -273,7 +273,7 @@ def test_a_member_starts_with_a_log_whose_end_is_torn_and_tells(cluster: Cluster
     overwrite(path, end_of_content(path) - 8, bytes(8))
     member = lone.begin()
     line = lone.wait_logged(member, "is cut off at record")
-    assert "was written and never synced" in line
+    assert "was not written whole when its process ended" in line
     lone.start([])
     with cluster.client() as grid:
         found = dict(grid.map("filled").items())

@@ -80,7 +80,7 @@ async def serve(
         await _first_of(leaving, stops.leave_now)
         telling.cancel()
         if not leaving.done():
-            becomes = "its folder keeps them" if keeps else "data without a backup is lost"
+            becomes = "its folder keeps them" if running.keeps_data else "data without a backup is lost"
             logger.warning("%s ends at once: %d replicas are not handed over; %s",
                            running.address, running.replicas_held, becomes)  # fmt: skip
             await running.stop(drain=False)
@@ -89,7 +89,7 @@ async def serve(
             logger.info(
                 "%s has left: %s",
                 running.address,
-                _what_became(held, running.replicas_held, has_folder=running.disk is not None),
+                _what_became(held, running.replicas_held, keeps=running.keeps_data),
             )
         logger.info("%s has stopped", running.address)
         if (
@@ -111,9 +111,9 @@ def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseExcept
     asyncio.get_running_loop().set_exception_handler(on_error)
 
 
-def _what_became(held: int, left: int, *, has_folder: bool) -> str:
-    """Say what became of the replicas that a member had when it began to leave."""
-    if left and has_folder:
+def _what_became(held: int, left: int, *, keeps: bool) -> str:
+    """Say what became of the replicas that a member had when it began to leave. `keeps`: its folder has them."""
+    if left and keeps:
         return f"its folder keeps {counted(left, 'replica')}, for when it is started again"
     if left:
         return f"nobody took over {counted(left, 'replica')}, which went with it"
@@ -135,7 +135,7 @@ async def _tell_progress(running: Member) -> None:
             has = f"still has {left} replicas" if left else "has nothing left"
             waits = "" if view.master == running.id else f"; waits for the master, {address_of(view.master)}"
             if missing := running.waits_for:
-                otherwise = "is only in its folder" if running.disk is not None else "is lost"
+                otherwise = "is only in its folder" if running.keeps_data else "is lost"
                 waits = f": it waits for {', '.join(missing)}, or another member, to take them over; otherwise data that only it holds {otherwise}"
             logger.warning("%s %s to hand over%s", running.address, has, to or waits)
         await asyncio.sleep(TELL_EVERY_S)

@@ -434,7 +434,7 @@ class MemberDriver(MemberStatus):
             if not self._ended.done():
                 logger.warning(
                     "%s could not hand over everything within %g s: it leaves with %d replicas that it holds%s",
-                    self.address, timeout_s, self.replicas_held, ", which stay in its folder" if self.disk is not None else "",
+                    self.address, timeout_s, self.replicas_held, ", which stay in its folder" if self.keeps_data else "",
                 )  # fmt: skip
         self._end(None)
         self._presence.close()

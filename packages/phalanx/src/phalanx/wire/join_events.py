@@ -162,7 +162,7 @@ class LastMembersLeave(Event, frozen=True):
     replicas_held: int
     """How many replicas go with them."""
     has_folder: bool = False
-    """Whether the master has a folder."""
+    """Whether members have folders, and the disk of one of those that leave works."""
     rule: str = "PX-50"
 
 

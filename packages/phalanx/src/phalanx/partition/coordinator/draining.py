@@ -103,7 +103,8 @@ class Draining:
             if not (replicas := sum(loads.get(member, 0) for member in ready)):
                 return
             self._last_leavers = tuple(self._eligible.leaving)
-            self._out.record(LastMembersLeave(self._last_leavers, replicas, self._local.has_folder))
+            keeps = self._local.has_folder and not self._eligible.failed.issuperset(self._last_leavers)
+            self._out.record(LastMembersLeave(self._last_leavers, replicas, keeps))
 
     def _note_waiting(self) -> None:
         """Record that the last leavers wait for missing members, when that begins or changes."""

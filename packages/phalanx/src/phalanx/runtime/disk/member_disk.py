@@ -29,7 +29,7 @@ from phalanx.disk.log_writer import LogOwner, LogWriter
 from phalanx.disk.reading import DataTooLarge, StartTimes, find_clock_start, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
 from phalanx.disk.restoring import Restoration, disown, restore, restore_as
-from phalanx.disk.scanning import LogScan, scan
+from phalanx.disk.scanning import LogScan, TornTail, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.http.durations import Durations
@@ -43,7 +43,7 @@ from phalanx.runtime.disk.reading_progress import ReadingProgress
 from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
 from phalanx.runtime.disk.stored_log import boot_of
 from phalanx.runtime.logs.safe_logger import SafeLogger
-from phalanx.wire.disk_records import LogRecord
+from phalanx.wire.disk_records import LogRecord, SegmentStart
 from phalanx.wire.figures import DiskStatus
 
 logger = SafeLogger("phalanx.disk")
@@ -368,11 +368,7 @@ def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProg
             f"{cluster!r}: give each cluster folders of its own"
         )
     if found.torn is not None:
-        torn = found.torn
-        logger.warning(
-            "data_dir %s: the end of the log, %d bytes in %s, was written and never synced before the machine stopped: it is cut off at "
-            "record %d", folder.path, torn.bytes, counted(torn.blocks, "block"), torn.lsn,
-        )  # fmt: skip
+        _tell_torn(folder.path, found.torn, found.newest)
     at = StartTimes(boot_of(folder.store, found), int(time.time() * 1000), int(time.monotonic() * 1000))
     progress.begin(sum(each.end - each.start for each in found.extents))
     replay = replay_log(segments, store, found, at, may_hold, progress.note)
@@ -386,6 +382,16 @@ def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProg
         restoration = restore(replay, clock, first)
     appended = first.take()
     return DiskContent(found, restoration, replay, appended.records if appended is not None else [])
+
+
+def _tell_torn(path: str, torn: TornTail, newest: SegmentStart | None) -> None:
+    """Say what is cut off, and how it came. Within one boot of the machine nothing that a process wrote is lost."""
+    is_same_boot = newest is not None and newest.boot_id == read_boot_id() != ""
+    how = "not written whole when its process ended" if is_same_boot else "never synced before the machine stopped"
+    blocks = counted(torn.blocks, "whole block")
+    logger.warning(
+        "data_dir %s: the end of the log, %d bytes with %s, was %s: it is cut off at record %d", path, torn.bytes, blocks, how, torn.lsn
+    )  # fmt: skip
 
 
 def _store_of(folder: DataFolder) -> StoreStart:
