@@ -166,6 +166,51 @@ def test_what_is_done_at_once_declines_maps_that_wait_for_syncs() -> None:
     assert c.get("A", KEY) is None, "nothing was changed"
 
 
+def local_with_held_answers(c: Durable) -> LocalAccess:
+    c.nodes["A"].grid.memory.alone_until = c.now + 1
+    return LocalAccess(lambda: c.now, lambda: 1, node=c.nodes["A"], holds_answers=True)
+
+
+def test_who_holds_its_answers_writes_at_once_and_owes_a_sync() -> None:
+    c = Durable("A", "A")
+    local = local_with_held_answers(c)
+    assert local.put(OTHER, KEY, OLD) is None
+    assert not local.owes_sync, "an interval map waits for nothing"
+    assert local.put(MAP, KEY, OLD) is None
+    assert local.owes_sync
+    local.owes_sync = False
+    assert local.swap(MAP, KEY, NEW) == OLD
+    assert local.owes_sync
+    assert c.get("A", KEY) == NEW
+
+
+def test_a_result_without_a_write_owes_a_sync_too() -> None:
+    """1. A put is written, and not synced. 2. Another caller's function finds its value, and changes nothing. 3. The power fails."""
+    c = Durable("A", "A")
+    local = local_with_held_answers(c)
+    local.put(MAP, KEY, OLD)
+    local.owes_sync = False
+    local.update(MAP, KEY, "no such function", [])
+    assert local.owes_sync
+
+
+def test_while_the_disk_is_slow_who_holds_its_answers_owes_syncs_of_all_maps() -> None:
+    c = Durable("A", "A")
+    local = local_with_held_answers(c)
+    c.logs["A"].hold_writes(c.logs["A"].last_lsn + 1)
+    assert local.put(OTHER, KEY, OLD) is None
+    assert local.owes_sync
+
+
+def test_a_log_that_has_ended_is_no_place_for_a_write_that_waits_for_it() -> None:
+    c = Durable("A", "A")
+    local = local_with_held_answers(c)
+    c.logs["A"].end()
+    assert local.put(MAP, KEY, NEW) == 0
+    assert not local.owes_sync
+    assert c.get("A", KEY) is None
+
+
 def test_a_backup_that_was_dropped_does_not_say_later_that_it_has_synced() -> None:
     """1. B has applied a write, and its sync is under way. 2. B drops the replica. 3. The sync ends: B has nothing any more."""
     c = Durable("AB", "AB")

@@ -3,8 +3,10 @@ of its process.
 
 Each call is asked once. It returns its result if it was done here, or `There`, the partition whose owner must be asked
 by an ordinary request. It is done here if the member serves, owns the key's partition, and no other member has to know:
-a write has no backup, no bound, no idle time and no sync to wait for. What would be refused is never done here: the refusal of a request
-says why.
+a write has no backup, no bound and no idle time. What would be refused is never done here: the refusal of a request says why.
+
+A write that is answered only when it is synced is done here for callers who hold their answers: connections of endpoints. The program's
+calls have nobody who would hold their results, so such writes are requests there.
 
 Compared with requests, two things are checked besides: whether requests wait that came before (the door), and whether
 there is memory, which is measured for these writes and not counted. And no outcome is recorded for a retry, because the
@@ -21,7 +23,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import MEMBER_STOPPED, IndeterminateWrite
 from phalanx.common.ids import Millis
 from phalanx.common.memory import WRITTEN_BYTES
-from phalanx.grid.replication.leader import CarriedOut, CommandBytes
+from phalanx.grid.replication.leader import CarriedOut, CommandBytes, Leader
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.many_keys import find_values
@@ -50,9 +52,11 @@ class LocalAccess:
         node: Node | None = None,
         fail: Callable[[BaseException], None] = _nothing,
         measure_memory: Callable[[], None] = _nothing,
+        holds_answers: bool = False,
     ) -> None:
         """`partition_count`: says how many partitions there are while no node says it. `fail`: ends the member after a failure in the
-        middle of a write. `measure_memory`: tells the node what the process has in memory.
+        middle of a write. `measure_memory`: tells the node what the process has in memory. `holds_answers`: whether the caller heeds
+        `owes_sync`.
         """
         self.node = node
         """The node of the present incarnation; None: there is none, and nothing is done here."""
@@ -61,6 +65,16 @@ class LocalAccess:
         self.count_partitions = partition_count
         self.fail = fail
         self.measure_memory = measure_memory
+        self.holds_answers = holds_answers
+        self.owes_sync = False
+        """Whether something was done that is answered only when all is synced that the log has now. Whoever holds the answers sets it
+        back."""
+
+    def with_held_answers(self) -> LocalAccess:
+        """Return another access to the same member, for callers who hold their answers."""
+        return LocalAccess(
+            self.now, self.count_partitions, fail=self.fail, measure_memory=self.measure_memory, holds_answers=True
+        )
 
     def partition(self, key: bytes) -> There:
         """Return the partition of a key."""
@@ -219,15 +233,18 @@ class LocalAccess:
         if rules.counts_reads or (guard.is_watchful and guard.watches(name)):
             return None
         may_write = now < grid.memory.alone_until and rules.are_writes_plain and not grid.parked.released
-        may_write = may_write and not grid.leader.waits_for_sync(name, now)
+        leader = grid.leader
+        waits = leader.waits_for_sync(name, now)
+        may_write = may_write and (not waits or self._holds_for(leader))
         try:
             commands = CommandBytes(data, start, most, most_bytes, nil)
-            done = grid.leader.commit_commands(name, commands, now, may_write=may_write)
+            done = leader.commit_commands(name, commands, now, may_write=may_write)
         except BaseException as error:
             self.fail(error)
             raise IndeterminateWrite(MEMBER_STOPPED) from error
         if done is not None and (done[3] or done[4]):
             grid.traffic.last_at = now
+            self.owes_sync = self.owes_sync or waits
         return done
 
     def _find_for_write(self, node: Node, name: str, key: bytes, now: Millis) -> OwnedPartition | There:
@@ -236,18 +253,25 @@ class LocalAccess:
         listed, rules, guard, leader = grid.ownership.owned, grid.ownership.rules, grid.guard, grid.leader
         partition = partition_of(key, len(listed))
         owned = listed[partition]
+        waits = leader.log is not None and leader.waits_for_sync(name, now)
         if (
             owned is None
             or not owned.is_plain
             or not rules.are_writes_plain
             or not node.serves(now)
             or grid.parked.released
-            or (leader.log is not None and leader.waits_for_sync(name, now))
+            or (waits and not self._holds_for(leader))
             or len(key) > rules.max_key
             or (guard.is_watchful and guard.watches(name))
         ):
             return partition
+        if waits:
+            self.owes_sync = True  # also for a result without a write: what it rests on is perhaps not synced
         return owned
+
+    def _holds_for(self, leader: Leader) -> bool:
+        """Return whether a write can be answered later. A log that has ended says nothing more: the request is told why."""
+        return self.holds_answers and leader.log is not None and leader.log.is_on
 
     def _store(
         self, grid: GridService, owned: OwnedPartition, name: str, key: bytes, value: bytes, now: Millis

@@ -187,7 +187,7 @@ class MemberDriver(MemberStatus):
                 await self._http.start()  # probes ask how far it is
             disk, config = await open_disk(config, config.data_dir, phalanx.__version__, self._reading)
             self.config = config
-            self._disk = DiskDriver(disk, self, self._group)
+            self._disk = DiskDriver(disk, self, self._group, self.accepted.endpoints)
             self.caller.before_output = disk.write_for_program
         try:
             await self._listen_and_join(config)

@@ -12,6 +12,8 @@ from typing import Protocol
 
 import msgspec
 
+from phalanx.common.disk_state import DiskState
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.machine.inputs import CopyToDisk, DiskChecked, Input, Synced
 from phalanx.net.connection import ConnectionGroup
 from phalanx.node.node import Node
@@ -34,12 +36,26 @@ class DrivenMember(Protocol):
     def break_off(self) -> None: ...
 
 
+class AnswerHolders(Protocol):
+    """The connections that hold answers until what they tell of is synced (`runtime.endpoints`)."""
+
+    log: ReplicaLog | None
+
+    def on_synced(self, lsn: int) -> None:
+        """Write the answers that waited for the sync of records up to this one."""
+
+    def on_disk_failed(self) -> None:
+        """Reset the connections whose answers wait for a sync."""
+
+
 class DiskDriver:
     """Drives the disk of one member, over all its incarnations."""
 
-    def __init__(self, disk: MemberDisk, member: DrivenMember, group: ConnectionGroup) -> None:
+    def __init__(self, disk: MemberDisk, member: DrivenMember, group: ConnectionGroup, holders: AnswerHolders) -> None:
         self.disk = disk
         self._member = member
+        self._holders = holders
+        holders.log = disk.log
         self._group = group
         self._loop = asyncio.get_running_loop()
         self._context = Context()
@@ -56,11 +72,20 @@ class DiskDriver:
         member, group = self._member, self._group
         user = DiskUser(
             lambda: (member.node.this, member.node.clock),
-            lambda state, why: group.call(member.feed, DiskChecked(state, why)),
-            lambda lsn: group.call(member.feed, Synced(lsn)),
+            lambda state, why: group.call(self._note_state, state, why),
+            lambda lsn: group.call(self._note_synced, lsn),
             member.break_off,
         )
         self.disk.begin(user, lambda: member.node.grid.held.sizes(), timeout_s)
+
+    def _note_state(self, state: DiskState, why: str) -> None:
+        self._member.feed(DiskChecked(state, why))
+        if state is DiskState.FAILED:
+            self._holders.on_disk_failed()
+
+    def _note_synced(self, lsn: int) -> None:
+        self._member.feed(Synced(lsn))
+        self._holders.on_synced(lsn)
 
     def follow_input(self) -> None:
         """Let a sync begin behind the other inputs of this turn, if somebody waits for one: it is for all of them."""

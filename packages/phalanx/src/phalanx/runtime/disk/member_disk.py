@@ -305,8 +305,7 @@ class MemberDisk:
     def on_synced(self, lsn: int, seconds: float) -> None:
         """Take note of what is on the disk, tell those who wait for it, and let segments go that nothing needs any more."""
         self.syncs.note(seconds)
-        if self._disk is not None:
-            self._user.tell_synced(lsn)
+        self._user.tell_synced(lsn)
         needed = self._writer.note_synced(lsn)
         if needed is not None and self._disk is not None:
             self._disk.unlink_before(needed)

@@ -16,6 +16,8 @@ PAUSE_SHARE = 0.25
 """For which part of the last sync's time the next one waits at most, so that more callers share it."""
 LONGEST_PAUSE_S = 0.002
 """The longest such pause."""
+ENOUGH_SHARE = 0.9
+"""The next sync waits no longer when this part of the expected bytes is there."""
 
 
 class SyncBatch(NamedTuple):
@@ -48,8 +50,9 @@ class SyncProgress:
         """How many bytes these records have."""
         self._since_s = math.inf
         """When the first of these records was appended."""
-        self._expected = 0
-        """So many unsynced records are expected soon: who was told of the last sync can ask again at once."""
+        self._expected_bytes = 0.0
+        """So many unsynced bytes are expected soon: who was told of the last sync can ask again at once. (Records do not count: the
+        writes of one turn can be one record.)"""
         self._begins_s = 0.0
         """Until when the next sync waits for these, if somebody waits for it."""
         self._batch: SyncBatch | None = None
@@ -76,7 +79,7 @@ class SyncProgress:
         covered = self._batch.lsn if self._batch is not None else self.synced
         is_new = lsn > covered and self._wanted <= covered
         self._wanted = max(self._wanted, lsn)
-        return is_new or (lsn > covered and self._expected > 0 and self._has_expected)
+        return is_new or (lsn > covered and self._expected_bytes > 0 and self._has_expected)
 
     def wait_s(self, interval_s: float, now_s: float) -> float:
         """Return how long the next sync has to wait; 0: it begins now; infinite: there is nothing to sync."""
@@ -95,7 +98,7 @@ class SyncProgress:
 
     @property
     def _has_expected(self) -> bool:
-        return self.appended - self.synced >= self._expected
+        return self._size >= self._expected_bytes
 
     def end(self, lasted_s: float = 0.0, now_s: float = 0.0) -> list[SegmentFile]:
         """Note that the present sync was successful, and lasted so long. Return the segments that nobody uses from now on.
@@ -107,7 +110,7 @@ class SyncProgress:
         invariant(batch is not None, "a sync that ends has begun")
         if batch is None:
             return []
-        self._expected = self.appended - self.synced
+        self._expected_bytes = ENOUGH_SHARE * (batch.size + self._size)
         self._begins_s = now_s + min(lasted_s * PAUSE_SHARE, LONGEST_PAUSE_S)
         self.synced, self._batch = batch.lsn, None
         return [each for each in batch.segments if each.is_sealed and each not in self._dirty]

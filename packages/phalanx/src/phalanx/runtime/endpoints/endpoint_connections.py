@@ -26,6 +26,7 @@ from phalanx.endpoints.protocol import (
     SendRequest,
     effects_of,
 )
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.flow import WAITS_FOR_READER
@@ -36,6 +37,7 @@ from phalanx.runtime.connections.connection_owner import ConnectionOwner
 from phalanx.runtime.connections.host_counter import HostCounter
 from phalanx.runtime.connections.inbound import CROWDED_PAUSE_S, Inbound
 from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
+from phalanx.runtime.endpoints.held_answers import HeldAnswers
 from phalanx.runtime.logs.safe_logger import SafeLogger
 
 logger = SafeLogger("phalanx.member")
@@ -83,6 +85,10 @@ class EndpointConnections:
         self.failures = HostCounter()
         """Connections closed because of a defect of this program."""
         self._last = 0
+        self.log: ReplicaLog | None = None
+        """The log of a member with a folder: some answers wait for its syncs."""
+        self.holding: dict[EndpointConnection, None] = {}
+        """The connections whose answers wait for a sync."""
         self._answers: deque[tuple[EndpointConnection, int, Any]] = deque()
         self._is_ticking = False
 
@@ -139,6 +145,16 @@ class EndpointConnections:
         for connection in answered:
             connection.end_turn()
 
+    def on_synced(self, lsn: int) -> None:
+        """Write the answers that waited for the sync of records up to this one."""
+        for connection in list(self.holding):
+            connection.write_synced(lsn)
+
+    def on_disk_failed(self) -> None:
+        """Reset the connections whose answers wait for a sync: nobody knows what of it is on the disk."""
+        for connection in list(self.holding):
+            connection.reset()
+
     def note_cluster(self) -> None:
         """Tell all machines that the view or the table is another one."""
         for connection in list(self.open.values()):
@@ -185,6 +201,10 @@ class EndpointConnection(FrameConnection):
         self._has_machine = False
         self._goes_on = False
         """Whether a call of `_go_on` is scheduled."""
+        self._local = connections.grid.local
+        self._held = HeldAnswers()
+        self._closes = False
+        """Whether it closes as soon as no answer waits for a sync any more."""
         self._noted_part = -1
         """How many commands were read before the one that has arrived in part and is counted in `flow`; -1: none is."""
         self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late)
@@ -212,8 +232,11 @@ class EndpointConnection(FrameConnection):
         self._flush_is_due = True
         try:
             made = self._machine.received(data, self._host.now())
+            if self._local.owes_sync:
+                self._owe_sync()
             if (
                 type(made) is bytes
+                and not self._held.is_in_use
                 and not self._out
                 and self.transport is not None
                 and self._noted_part < 0
@@ -259,7 +282,9 @@ class EndpointConnection(FrameConnection):
             return
         self._flush_is_due = True
         try:
-            self._carry_out(step(self._host.now()))
+            effects = step(self._host.now())
+            self._owe_sync()
+            self._carry_out(effects)
         except Exception as error:
             self._failed(error)
 
@@ -278,7 +303,7 @@ class EndpointConnection(FrameConnection):
             self.flush()
         if self.is_closing or self.transport is None:
             return
-        if machine.has_more or machine.held_bytes >= HELD_BYTES:
+        if machine.has_more or machine.held_bytes >= HELD_BYTES or self._held.size >= HELD_BYTES:
             self.pause(WAITS_FOR_TURN)
         elif self._pauses:
             self.resume(WAITS_FOR_TURN)
@@ -292,6 +317,8 @@ class EndpointConnection(FrameConnection):
         began_s, flow = time.perf_counter(), self._group.flow
         try:
             while machine.has_more and not self.is_closing:
+                if self._held.size >= HELD_BYTES:
+                    return  # `write_synced` goes on
                 if flow.must_wait(self):
                     if not self._is_backed_up and not self._goes_on:
                         self._goes_on = True
@@ -304,7 +331,9 @@ class EndpointConnection(FrameConnection):
                 if self._out:
                     self.flush()
                     self._flush_is_due = True
-                self._carry_out(machine.go_on(self._host.now()))
+                effects = machine.go_on(self._host.now())
+                self._owe_sync()
+                self._carry_out(effects)
             self._note_part()
         except Exception as error:
             self._failed(error)
@@ -322,6 +351,58 @@ class EndpointConnection(FrameConnection):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._go_on_soon()  # not within the transport's own call
+
+    # --- answers that wait for a sync ----------------------------------------------------------------------------------
+
+    def _owe_sync(self) -> None:
+        """Let what is said from now on wait for a sync if the machine has just done something that needs one."""
+        if self._local.owes_sync:
+            self._local.owes_sync = False
+            self._held.owe()
+            self._all.holding[self] = None
+
+    def flush(self) -> None:
+        """Write the queued answers, or hold them until what they tell of is synced."""
+        log = self._all.log
+        if log is None or not self._held.is_in_use or not self._held.must_wait(log):
+            super().flush()
+            return
+        self._flush_is_due = False
+        if self._out:
+            self._group.before_output()  # writes what they tell of, and asks for the sync
+            if not self.is_closing:
+                self._held.hold(b"".join(self._out))
+            self._out.clear()
+            self._queued = 0
+
+    def write_early(self) -> None:
+        if not self._held.is_in_use:
+            super().write_early()
+
+    def write_synced(self, lsn: int) -> None:
+        """Write the answers that waited for the sync of records up to this one."""
+        transport = self.transport
+        if transport is None:
+            return
+        if data := self._held.take(lsn):
+            self.written += len(data)
+            transport.write(data)
+            if self._is_backed_up:
+                self._group.flow.wrote(self)
+        if self._held.is_in_use:
+            return
+        del self._all.holding[self]
+        if self._closes:
+            transport.close()
+        elif self._pauses:
+            self._go_on_soon()
+
+    def close(self) -> None:
+        self.flush()
+        if self._held.size and not self.is_closing and self.transport is not None:
+            self._closes = self.is_closing = True
+        elif not self._closes:
+            super().close()
 
     # --- effects -------------------------------------------------------------------------------------------------------
 
@@ -405,6 +486,8 @@ class EndpointConnection(FrameConnection):
 
     def on_closed(self, error: Exception | None) -> None:
         self._timer.cancel()
+        self._held.drop()
+        self._all.holding.pop(self, None)
         self._all.acceptor.places.gone(self)
         self._all.open.pop(self.number, None)
         if not self._has_machine:

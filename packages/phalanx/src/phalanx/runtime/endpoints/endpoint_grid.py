@@ -18,6 +18,7 @@ from phalanx.endpoints.protocol import TURN_S
 from phalanx.machine.inputs import Call
 from phalanx.maps.async_plan_runner import Caller, perform_step
 from phalanx.maps.call_plans import Step
+from phalanx.node.local_access import LocalAccess
 from phalanx.runtime.connections.inbound import SHORT_FUNCTIONS
 from phalanx.runtime.local.embedded import EmbeddedCaller
 from phalanx.wire.messages import Reply, UpdateValue
@@ -50,9 +51,11 @@ class MemberGrid:
         max_frame_bytes: int,
         max_answer_bytes: int,
         failed: Callable[[str, Exception], None] = lambda what, error: None,
+        local: LocalAccess | None = None,
     ) -> None:
+        """`local`: what is done here at once; None: as by the caller."""
         self._caller = caller
-        self.local = caller.local
+        self.local = caller.lend(local if local is not None else caller.local.with_held_answers())
         self._tell_failed = failed
         self._plan_caller: Caller = caller
         """Sends the requests of plans."""

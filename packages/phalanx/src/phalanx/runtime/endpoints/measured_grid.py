@@ -79,7 +79,9 @@ class CountedAccess(LocalAccess):
     """A member's local access that counts what it does."""
 
     def __init__(self, like: LocalAccess, statistics: CallStatistics) -> None:
-        super().__init__(like.now, like.count_partitions, fail=like.fail, measure_memory=like.measure_memory)
+        super().__init__(
+            like.now, like.count_partitions, fail=like.fail, measure_memory=like.measure_memory, holds_answers=True
+        )
         self.statistics = statistics
 
     get = _counted(LocalAccess.get, Get)
@@ -111,10 +113,10 @@ class MeasuredGrid(MemberGrid):
         failed: Callable[[str, Exception], None],
         statistics: CallStatistics,
     ) -> None:
-        super().__init__(caller, config.max_frame_bytes, config.answer_bytes, failed)
+        local = CountedAccess(caller.local, statistics)
+        super().__init__(caller, config.max_frame_bytes, config.answer_bytes, failed, local)
         self._statistics = statistics
         self._plan_caller = MeasuredCaller(caller, self._note_reply)
-        self.local = caller.lend(CountedAccess(caller.local, statistics))
 
     def _note_reply(self, request: Any, began_s: float, reply: Reply) -> None:
         error = reply.code if isinstance(reply, ErrorReply) else None
