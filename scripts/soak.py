@@ -38,8 +38,8 @@ BLOCK = 50
 """Histories of one job."""
 HISTORIES = 1_000
 """Histories of each profile in one round."""
-WITHOUT_PROOF = (Profile.WINDOW, Profile.QUIET, Profile.BENCH, Profile.POWER_CUTS)
-"""Profiles that measure: what leases are for, the rate, a cluster without faults; and what is not promised yet."""
+WITHOUT_PROOF = (Profile.WINDOW, Profile.QUIET, Profile.BENCH)
+"""Profiles that measure: what leases are for, the rate, a cluster without faults."""
 PROFILES = tuple(each for each in Profile if each not in WITHOUT_PROOF)
 EXPLORATIONS = ((2, 12), (3, 8), (4, 6))
 """Members and steps of explorations from every start."""

@@ -62,6 +62,7 @@ def test_each_profile_has_a_thousand_histories_in_each_round_and_no_seed_twice()
         "discovery",
         "migrations",
         "outage",
+        "power-cuts",
         "restart",
         "timeouts",
     }

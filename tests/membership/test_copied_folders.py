@@ -87,6 +87,7 @@ def test_the_copy_ends_and_the_other_one_stays(comes_back: bool) -> None:
     after = Finished("other side", past.ask_first, past=past) if comes_back else None
     c.start("D", after=after, log=ReplicaLog(store=StoreStart(STORE, 2)))
     c.advance(1_000)
+    assert "D" in c.finished, "it asks again and again"
     assert c.finished["D"].failed
     assert f"is a copy of that of {address('C')}" in c.finished["D"].reason
     (refused,) = [event for name, event in c.events if name == "A" and isinstance(event, JoinRequestRefused)]

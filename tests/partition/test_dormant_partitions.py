@@ -108,6 +108,22 @@ def test_a_holder_that_crashes_again_before_it_is_asked_brings_it_the_next_time(
     assert read(c, 1) == VALUE
 
 
+def test_one_of_two_holders_that_crashes_again_before_it_is_asked_is_enough_the_next_time() -> None:
+    """Its folder still says that it is the holder of the row: that all holders are back would be another reason."""
+    c = filled("ABC", "BC")
+    c.crash("B")
+    crash(c, "C")
+    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.TableAck)
+    c.start("B", seeds="A")
+    c.advance(3_000)
+    assert dormant(c, "B") == {0: "BC"}
+    c.swallow = lambda sender, receiver, message: False
+    crash(c, "B")
+    back(c, "B")
+    assert dormant(c, "A") == {}
+    assert read(c, 0) == VALUE
+
+
 def test_a_holder_that_has_to_come_back_to_the_list_brings_it_all_the_same() -> None:
     c = filled("ABC", "A", "B", "C", backup_count=0)
     crash(c, "B")
@@ -201,6 +217,27 @@ def test_a_holder_that_went_on_without_the_knowledge_of_the_next_master_brings_w
     assert dormant(c, "C")[1] == "B"
     back(c, "B")
     assert read(c, 1) == LATER
+
+
+def test_who_went_on_unknown_to_the_next_master_is_believed_while_another_holder_is_away() -> None:
+    """That its replica follows a newer rule is the only reason: not all holders are back, and its folder names the former one no more."""
+    c = filled("ABCDX", "AC", "BX", "CD", "DA")
+    c.crash("X")
+    crash(c, "B")
+    assert dormant(c, "A") == {1: "BX"}
+    c.start("B", seeds="A")
+    c.settle()
+    c.hold("A", "CD")
+    c.advance(1_200)
+    assert "B" in c.row("B", 1)
+    assert dormant(c, "C") == {1: "BX"}
+    c.crash("AB")
+    c.release()
+    c.advance(15_000)
+    assert dormant(c, "C")[1] == "BX"
+    back(c, "B")
+    assert 1 not in dormant(c, "C")
+    assert read(c, 1) == VALUE
 
 
 def test_only_partitions_whose_holders_have_folders_wait_for_them() -> None:

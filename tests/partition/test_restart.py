@@ -122,6 +122,16 @@ def test_a_holder_without_the_replica_holds_nothing() -> None:
     assert rows_of(table_in(plan)) == ["B"]
 
 
+def test_a_partition_of_which_nobody_who_is_back_has_heard_waits_for_its_other_holder() -> None:
+    """Only where all holders are back, and none was ever told of the partition, was nothing stored in it."""
+    table = table_of("BC")
+    b, c = (msgspec.structs.replace(side(name, table), table=None) for name in "BC")
+    waits = planned(side("A", table), b)
+    assert waits.lacking == {0: ids("BC")}
+    begins = planned(side("A", table), b, c)
+    assert (rows_of(table_in(begins)), begins.lacking) == (["B"], {})
+
+
 def test_the_greater_partition_count_counts() -> None:
     two, one = table_of("AB", "AB", versions=[4, 4]), table_of("AB", versions=[9])
     plan = planned(side("A", two, (0, 4, "A", 1), (1, 4, "A", 2)), side("B", one, (0, 3, "B", 7)))

@@ -82,8 +82,7 @@ class Profile(enum.StrEnum):
     """Histories of DEFAULT, MIGRATIONS, CUTS, STAGING, LOCKS, BOUNDED and REDIS in which processes begin with what is in their
     folders, mostly while the cluster lives; some machines lose power."""
     POWER_CUTS = "power-cuts"
-    """Histories of CUTS in which all processes end during a cut, and come back with their folders. Some lose data: sides that were
-    apart before the end are not told apart yet."""
+    """Histories of CUTS in which all processes end during a cut, and come back with their folders."""
     TIMEOUTS = "timeouts"
     """Members pause, the network stalls, and one member hangs for good."""
     QUIET = "quiet"

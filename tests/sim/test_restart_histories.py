@@ -1,0 +1,17 @@
+"""Histories in which processes come back with their folders: one by one, all together, and all together while the cluster is split."""
+
+import pytest
+
+from phalanx_proof.sim.options import Profile
+from support.histories import blocks, play_all
+
+SEEDS = {Profile.RESTART: 1_400, Profile.OUTAGE: 1_400, Profile.POWER_CUTS: 0}
+"""Profiles, to the first seed of their blocks."""
+
+
+@pytest.mark.parametrize("profile", SEEDS)
+@pytest.mark.parametrize("block", blocks(10, in_brief=(0,)))
+def test_processes_come_back_with_their_folders_and_nothing_is_lost(profile: Profile, block: int) -> None:
+    first = SEEDS[profile] + 6 * block
+    results = play_all(range(first, first + 6), profile)
+    assert profile is Profile.RESTART or sum(result.faults.get("outage", 0) for result in results) > 3
