@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from phalanx.common.clock import with_stamp
 from phalanx.common.disk_state import DiskState
+from phalanx.common.errors import ErrorCode
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MapChange
 from phalanx.common.store import StoreStart
@@ -343,3 +345,55 @@ def test_a_member_whose_disk_fails_still_says_which_table_it_has() -> None:
     c.feed("B", DiskChecked(DiskState.FAILED, "the sync has failed"))
     c.settle()
     assert c.nodes["A"].coordinator.publication.without_table() == []
+
+
+@pytest.mark.rows("DU-41")
+@pytest.mark.parametrize("has_backup_synced", [False, True])
+def test_an_owner_whose_disk_fails_hands_over_what_waits_for_its_sync(has_backup_synced: bool) -> None:
+    """1. A write waits for the sync at A. 2. That fails, and B is to be the owner: A's callers wait until nothing waits. 3. B has the write."""
+    c = Durable("AB", "AB")
+    put = c.ask_once(m.Put, MAP, NEW, 0)
+    if has_backup_synced:
+        c.sync("B")
+    c.logs["A"].end()
+    c.feed("A", DiskChecked(DiskState.FAILED, "the sync has failed"))
+    c.settle()
+    c.prompt = "B"
+    c.sync("B")
+    c.advance(2_000)
+    assert c.reply(put, m.ErrorReply).code == ErrorCode.OWNERSHIP_LOST
+    assert c.replicas("B", 0)[0] == "B"
+    assert c.get("B", KEY) == NEW
+
+
+@pytest.mark.rows("DU-41")
+def test_the_last_member_whose_disk_fails_says_that_nobody_knows_of_what_waits_for_its_sync() -> None:
+    c = Durable("A", "A")
+    put = c.ask_once(m.Put, MAP, NEW, 0)
+    c.logs["A"].end()
+    c.feed("A", DiskChecked(DiskState.FAILED, "the sync has failed"))
+    c.settle()
+    assert c.reply(put, m.ErrorReply).code == ErrorCode.INDETERMINATE
+    assert c.get("A", KEY) == NEW
+
+
+@pytest.mark.rows("DU-41")
+def test_a_merge_that_waits_for_the_sync_of_a_disk_that_fails_is_not_acknowledged() -> None:
+    """Its sender still has in its folder what it merges, and asks the next owner."""
+    c = Durable("AB", "A")
+    answers: list[Any] = []
+
+    def note(sender: str, receiver: str, message: Any) -> bool:
+        if isinstance(message, m.CountReply | m.ErrorReply):
+            answers.append(message)
+        return False
+
+    c.swallow = note
+    version = with_stamp(c.nodes["A"].clock.read(c.now), NEW)
+    c.say("B", "A", m.MergeEntries(c.next_id(), MAP, c.id("B"), 0, [KEY], [version], [], [], []))
+    c.settle()
+    assert c.entries("A")
+    c.logs["A"].end()
+    c.feed("A", DiskChecked(DiskState.FAILED, "the sync has failed"))
+    c.settle()
+    assert [(type(each), each.code) for each in answers] == [(m.ErrorReply, ErrorCode.OWNERSHIP_LOST)]

@@ -367,10 +367,17 @@ class GridService:
         self.leader.on_synced(lsn, now)
 
     def on_disk_checked(self, checked: DiskChecked, now: Millis) -> None:
-        """Take how this member's disk does. If it has failed, acknowledge to owners what is in memory (DU-45)."""
+        """Take how this member's disk does. If it has failed, no sync will come: acknowledge to owners what is in memory (DU-45), and let
+        no write wait for it here. The guard answers those (DU-41).
+
+        1. A write waits for the sync at its owner, whose disk fails. 2. Another member is to own the partition: it is sealed, until
+        nothing waits. 3. If the write waited for ever, so would all callers of the partition.
+        """
         self.disks.on_checked(checked, now)
         if not self.ownership.log.is_on:
-            self.follower.held_acks.on_synced(self.ownership.log.last_lsn)
+            last = self.ownership.log.last_lsn
+            self.follower.held_acks.on_synced(last)
+            self.leader.on_synced(last, now)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         if not message.view.may_be_known_by(self.follower.view):

@@ -248,7 +248,7 @@ class OwnedPartition:
         """Answer a write that is confirmed. Its map's protection is judged by the present view, not by the one at its
         arrival."""
         guard, reply = self._guard, write.reply
-        is_watched = guard is not None and guard.is_watchful and write.map and guard.watches(write.map)
+        is_watched = guard is not None and guard.is_watchful and guard.watches(write.map)
         if is_watched and (withheld := guard.find_withheld(write.map, now)):  # type: ignore[union-attr]  # it is watched
             reply = ErrorReply(reply.id, *withheld)
         self._out.send(write.caller, reply)

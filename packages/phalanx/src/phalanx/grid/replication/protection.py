@@ -106,12 +106,12 @@ class ProtectionGuard:
             self._look(now)
 
     def watches(self, name: str) -> bool:
-        """Return whether each operation on the map must be checked, so that fast paths past the checks are closed."""
+        """Return whether each operation on the map must be checked, so that fast paths past the checks are closed. `name`: "" of a merge."""
         is_protected = self._is_protected.get(name)
         if is_protected is None:
             if len(self._is_protected) >= REMEMBERED_NAMES:
                 self._is_protected.clear()
-            is_protected = self._is_protected[name] = self._plan.of(name).protection.is_on
+            is_protected = self._is_protected[name] = bool(name) and self._plan.of(name).protection.is_on
         return (is_protected or self.disk is not None) and self.is_watchful
 
     def find_refusal(self, name: str, *, is_write: bool, now: Millis) -> WriteRefusal | None:
@@ -132,11 +132,12 @@ class ProtectionGuard:
         return f"map {target_of(name)!r} refuses {'writes' if is_write else 'reads'}: {lacking}; {REMEDY}"
 
     def find_withheld(self, name: str, now: Millis) -> WriteRefusal | None:
-        """Return why a write that was applied here must not be acknowledged; None: it can be.
+        """Return why a write that was applied here must not be acknowledged; None: it can be. `name`: "" of a merge, which no protection of
+        a map refuses.
 
         A caller that can ask another owner soon asks that one: its answer holds.
         """
-        refusal = self.find_refusal(name, is_write=True, now=now)
+        refusal = self.find_refusal(name, is_write=True, now=now) if name else self.disk
         if refusal is None:
             return None
         code = ErrorCode.OWNERSHIP_LOST if refusal.code is ErrorCode.NOT_READY else ErrorCode.INDETERMINATE
