@@ -107,6 +107,55 @@ def test_a_member_that_joins_lets_it_go() -> None:
     assert c.events_of("A", OneDisk)[-1].is_one is False
 
 
+@pytest.mark.parametrize("leaver", ["A", "B"])
+def test_a_leaver_keeps_what_only_its_disk_has_until_another_one_joins(leaver: str) -> None:
+    """Also where the leaver is the master: it admits the member that is to take over (PX-50)."""
+    c, other = holding("AB"), "AB".replace(leaver, "")
+    tell(c, other, FAILED, 1_000)
+    c.leave(leaver)
+    tell(c, other, FAILED, 10_000)
+    assert leaver in c.nodes
+    assert owners(c) == leaver
+    c.put(leaver, c.key(3), NEW)
+    c.settle()
+    c.start("C", seeds="A")
+    tell(c, other, FAILED, 10_000)
+    assert leaver not in c.nodes
+    assert {c.replicas("C", partition) for partition in range(12)} == {f"C{other}"}, "that one is the only other memory"
+    assert [c.get("C", c.key(partition)) for partition in (3, 4)] == [NEW, OLD]
+
+
+def test_a_master_that_leaves_admits_who_takes_over_from_a_full_member() -> None:
+    """B has no room on its disk for what A holds."""
+    c = holding("AB", backup_count=0)
+    tell(c, "B", FULL, 1_000)
+    c.leave("A")
+    tell(c, "B", FULL, 5_000)
+    assert held(c, "A") == 6
+    c.start("C", seeds="A")
+    tell(c, "B", FULL, 10_000)
+    assert "A" not in c.nodes
+    assert [held(c, name, by="B") for name in "BC"] == [6, 6]
+
+
+def test_a_leaver_whose_disk_has_failed_waits_for_one_that_was_admitted() -> None:
+    """1. A's disk has failed: it keeps replicas in memory, and leaves. 2. C is admitted, and silent: B would hold all of it alone."""
+    c = holding("AB")
+    tell(c, "A", FAILED, 1_000)
+    c.swallow = lambda sender, receiver, message: (
+        isinstance(message, m.TableAck | m.MasterConfirmation) and sender == "C"
+    )
+    c.start("C", seeds="A")
+    c.settle()
+    c.leave("A")
+    tell(c, "A", FAILED, 1_000)
+    assert (c.view("A"), held(c, "A"), owners(c)) == ("ABC", 12, "B")
+    c.swallow = lambda *_: False
+    tell(c, "A", FAILED, 10_000)
+    assert c.view("B") == "BC"
+    assert all(len(c.replicas("B", partition)) == 2 for partition in range(12))
+
+
 def test_the_last_holder_reads_and_refuses_writes() -> None:
     c = holding("A")
     tell(c, "A", FAILED, 2_000)

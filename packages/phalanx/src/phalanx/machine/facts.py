@@ -110,6 +110,12 @@ class StopsDue(Fact, frozen=True):
     """Whether the cluster stops, because they are more than half; else they stop while it waits for others."""
 
 
+class TakersFull(Fact, frozen=True):
+    """On the master: members that leave wait for others, because no member that stays can get replicas; or they wait no more."""
+
+    are_full: bool
+
+
 class LeaveAsked(Fact, frozen=True):
     """An operator has asked this member to hand over everything, and to leave for good."""
 

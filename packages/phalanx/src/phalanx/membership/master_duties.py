@@ -21,6 +21,7 @@ from phalanx.common.departure import Departures
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.machine.facts import TakersFull
 from phalanx.membership.join.departure_record import DepartureRecord
 from phalanx.membership.table_news import TableNews
 from phalanx.membership.view_change import ViewChange
@@ -53,6 +54,8 @@ class MasterDuties:
         """Members that went without having left, for which the last data members wait when they are to leave; empty:
         these can go.
         """
+        self._are_takers_full = False
+        """Whether no member that stays can get replicas of those that leave."""
 
     def draining(self, view: MembersView) -> set[MemberId]:
         """Return the members whose replicas are to move away: those that leave, and those that become lite.
@@ -112,6 +115,15 @@ class MasterDuties:
         self._stops_whole = self._stops_whole or (len(holders) > 1 and self.leaving.issuperset(holders))
         self._note_missing(view, now)
         return True
+
+    def on_takers_full(self, fact: TakersFull, now: Millis) -> None:
+        """Note whether members that leave wait for others to join."""
+        self._are_takers_full = fact.are_full
+
+    @property
+    def wait_for_joiners(self) -> bool:
+        """Whether members leave only when others have joined that take what they hold."""
+        return bool(self.missing) or self._are_takers_full
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
         """Forget members that are not in the view, and note for which members the last ones wait."""

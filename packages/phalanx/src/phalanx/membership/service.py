@@ -27,6 +27,7 @@ from phalanx.machine.facts import (
     ReplicasHandedOver,
     StopsDue,
     TableConfirmed,
+    TakersFull,
 )
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.interests import Interest, interest
@@ -319,7 +320,8 @@ class MembershipService:
         """Return the facts of this machine that its own rules follow, before any other machine does."""
         return [
             interest(MembershipChanged, self._on_change),
-            interest(StopsDue, self._on_stops_due),
+            interest(StopsDue, lambda due, now: self.stopping.stop(due, now) if self.is_master else None),
+            interest(TakersFull, self.duties.on_takers_full),
             interest(IncarnationOver, self._on_over),
         ]
 
@@ -489,11 +491,6 @@ class MembershipService:
         """Complete the leaving of members that hold nothing in the fact's table, if that is still the installed one."""
         if self.is_master and fact.table is confirmed.table:
             self.administration.complete_leaving(fact.members, now)
-
-    def _on_stops_due(self, fact: StopsDue, now: Millis) -> None:
-        """Let members end as they are."""
-        if self.is_master:
-            self.stopping.stop(fact, now)
 
     def on_orphans_merged(self, fact: OrphansMerged, now: Millis) -> None:
         """Leave: the merge that delayed this member's leaving is over."""

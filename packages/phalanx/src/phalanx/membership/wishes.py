@@ -36,7 +36,7 @@ class OwnWishes:
     @property
     def stays_for_others(self) -> bool:
         """Whether this member stays, or leaves only when another one has come that takes its data."""
-        return not self.to_leave or bool(self._duties.missing)
+        return not self.to_leave or self._duties.wait_for_joiners
 
     def want_to_leave(self, *, keeps: bool) -> None:
         """Note that this member is to leave. `keeps`: as `LeaveWanted`; who was told to hand over everything still does."""

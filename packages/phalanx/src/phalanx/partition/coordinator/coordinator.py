@@ -431,3 +431,4 @@ class PartitionCoordinator:
         """Report which members that leave, or are about to be removed, hold nothing that is needed."""
         self.draining.tell_handed_over(now)
         self._rebalancer.tell_evacuated()
+        self._rebalancer.tell_full()

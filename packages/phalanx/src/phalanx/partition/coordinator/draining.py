@@ -1,7 +1,8 @@
 """On the master: let members that hand over their replicas go when they hold nothing that is needed (PX-01).
 
 A member that leaves, or becomes lite, can go when every member that stays knows a table that names it nowhere. Nobody
-takes over from the last leavers: they go with what they hold, unless members are missing that can come back (PX-50).
+takes over from the last leavers: they go with what they hold, unless members are missing that can come back (PX-50). Where all that
+stay lack memory, or a working disk, leavers wait for a member that joins.
 """
 
 from __future__ import annotations

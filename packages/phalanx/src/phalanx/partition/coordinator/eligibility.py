@@ -2,12 +2,12 @@
 
 All data members that do not want to leave share all partitions. A member that was just admitted takes part when the
 master has first heard from it. A member whose disk has failed gets nothing any more, and keeps what it holds only where there
-are too few others.
+are too few others. Where only such members stay, those that leave keep what they have on working disks until others come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from phalanx.common.ids import MemberId, host_of
 from phalanx.common.table import Slots
@@ -50,9 +50,11 @@ class EligibleMembers:
         return [member for member in self._publication.joined().data_members if member not in self.leaving]
 
     def working(self) -> list[MemberId]:
-        """Return those of them whose disks work; all of them if none works."""
+        """Return those of them whose disks work. If none works: the members that leave with working disks, or else all that stay."""
         staying = self.staying()
-        return [member for member in staying if member not in self.failed] or staying
+        if self.failed.isdisjoint(staying):
+            return staying
+        return self._well(staying) or self._well(self._publication.joined().data_members) or staying
 
     def uncounted(self) -> list[MemberId]:
         """Return the members whose replicas do not count as such: they leave, or their disks have failed and others' work."""
@@ -65,14 +67,20 @@ class EligibleMembers:
 
     def sharing(self) -> list[MemberId]:
         """Return the members that share the replicas now."""
+        if not self._awaits_others():
+            return self.working()
+        # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
+        # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
         ready = {*self.ready(), *self._publication.table.members}
-        members = self.working()
-        if any(member not in ready for member in members):
-            # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
-            # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
-            members = [member for member in self._publication.joined().data_members if member in ready]
-            members = [member for member in members if member not in self.failed] or members
-        return members
+        members = [member for member in self._publication.joined().data_members if member in ready]
+        return self._well(members) or members
+
+    def _awaits_others(self) -> bool:
+        ready = {*self.ready(), *self._publication.table.members}
+        return any(member not in ready for member in self.working())
+
+    def _well(self, members: Iterable[MemberId]) -> list[MemberId]:
+        return [member for member in members if member not in self.failed]
 
     def takers(self, kept: Collection[MemberId]) -> list[MemberId]:
         """Return the members that can take over replicas of members that others cannot reach."""
@@ -103,7 +111,8 @@ class EligibleMembers:
         assigned = assign(rows, candidates, depth)
         if not self.failed or len(members) > depth:
             return assigned
-        keeps = [member for member in self.staying() if member in self.failed and member not in members]
+        holders = self._publication.joined().data_members if self._awaits_others() else self.staying()
+        keeps = [member for member in holders if member in self.failed and member not in members]
         return [
             (*target, *[member for member in row if member in keeps][: depth + 1 - len(target)])
             for target, row in zip(assigned, rows, strict=True)

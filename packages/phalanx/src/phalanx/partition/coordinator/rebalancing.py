@@ -17,7 +17,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, Slots, holders_of
 from phalanx.common.versions import DORMANT_FROM
 from phalanx.common.words import counted
-from phalanx.machine.facts import EvacuationOver
+from phalanx.machine.facts import EvacuationOver, TakersFull
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.coordinator.cluster_memory import ClusterMemory
 from phalanx.partition.coordinator.eligibility import EligibleMembers
@@ -74,6 +74,8 @@ class Rebalancer:
         """When to try again to plan targets; None: never, or when a hold ends."""
         self._split_to = 0
         """The partition count to reach as soon as no migration is under way; 0: no division was asked for."""
+        self._leavers_wait = False
+        """Whether members leave, and no member that stays can get replicas."""
         self._has_substitutes = False
         """Whether targets name a substitute for a member that the owner cannot reach."""
 
@@ -125,6 +127,14 @@ class Rebalancer:
             return
         if not find_endangered(table, order.kept, self.migrations.unfinished_partitions()):
             self._out.tell(EvacuationOver(order))
+
+    def tell_full(self) -> None:
+        """Report whether members that leave wait for others to join (PX-50), when that begins or ends."""
+        staying = self._eligible.staying() if self._eligible.leaving else []
+        waits = bool(staying) and self.memory.full.issuperset(staying)
+        if waits is not self._leavers_wait:
+            self._leavers_wait = waits
+            self._out.tell(TakersFull(waits))
 
     # --- changes of the table --------------------------------------------------------------------------------------
 
