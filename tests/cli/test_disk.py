@@ -12,6 +12,7 @@ import pytest
 
 from phalanx.disk.blocks import BLOCK_BYTES
 from phalanx.disk.segment_head import HEAD_BYTES
+from phalanx.runtime.disk.store_file import encode_store, new_store
 from phalanx.runtime.disk.stored_log import read_stored_log
 from support.commands import Command
 from support.forks import in_child
@@ -155,6 +156,8 @@ def test_a_folder_that_is_in_use_is_shown_and_not_checked(cluster: Cluster, phal
 
 def test_a_folder_that_was_never_written_to_is_told_as_that(folder: Path, phalanx_command: Command) -> None:
     shutil.rmtree(folder / "000000000000.0")
+    assert "its log is gone" in refused(phalanx_command, "show", folder)
+    (folder / "STORE").write_bytes(encode_store(new_store()))
     assert "nothing was ever written" in phalanx_command("disk", "show", folder).stdout
     result = phalanx_command("disk", "check", folder)
     assert (result.exit_code, "a start brings back no data" in result.stdout) == (0, True)

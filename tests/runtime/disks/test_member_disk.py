@@ -23,6 +23,7 @@ class DiskUnderTest:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(member_disk, "DiskLimits", lambda segment_bytes, timeout_s: LIMITS)
+        monkeypatch.setattr(member_disk, "ROLL_BELOW_BYTES", 0)
         self._monkeypatch = monkeypatch
         self.disk = MemberDisk.open(FolderSettings(str(path), "test", "1", is_lasting=True, lag_ms=1_000))
         user = DiskUser(lambda: (lone_id("A"), GridClock(0)), lambda state, why: None, lambda lsn: None, _fail)

@@ -48,6 +48,15 @@ def with_a_hole(folder: Path) -> None:
     next(segments_of(folder)).unlink()
 
 
+def without_a_log(folder: Path) -> None:
+    for path in folder.glob("*/*.log"):
+        path.unlink()
+
+
+def without_a_generation(folder: Path) -> None:
+    shutil.rmtree(next(folder.glob("*.0")))
+
+
 def a_backup(folder: Path) -> None:
     back_up(folder, folder.with_name("backup"))
     shutil.rmtree(folder)
@@ -72,6 +81,8 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "of a newer release": (of_a_newer_release, "", "its format is 7, and this release reads format 1"),
     "damaged": (damaged, "", "of the log is damaged at byte"),
     "with a hole": (with_a_hole, "", "is missing"),
+    "without a log": (without_a_log, "", "its log is gone: there is no segment, and there was one"),
+    "without a generation": (without_a_generation, "", "its log is gone"),
     "a backup": (a_backup, "", "this is a backup of"),
     "failed": (lambda folder: (folder / "FAILED").touch(), "", "its disk failed"),
     "of nobody": (without_identity, "", "no file STORE that says whose data this is"),

@@ -116,7 +116,7 @@ def restore_backup(
         # It counts on from the start of the backup: others know that, and would take a smaller one for that of an old folder.
         store = StoreRecord(
             created.format, created.store, created.created, source.store.start, source.store.log or source.store.store,
-            footing.root, founder, source.store.repaired, source.store.cut,
+            footing.root, founder, source.store.repaired, source.store.cut, has_log=True,
         )  # fmt: skip
         return _fill(source, made, target, store, copies=copies)
 

@@ -34,7 +34,7 @@ from phalanx.runtime.disk.files import FOLDER_MODE, REAL_FILES, Files, reason_of
 from phalanx.runtime.disk.folder_lock import FolderLock, FolderUser, describe_user
 from phalanx.runtime.disk.mounts import MountedFileSystem, read_mount, warning_about, why_not_lasting
 from phalanx.runtime.disk.segment_files import ListedSegment, list_segments
-from phalanx.runtime.disk.store_file import StoreRecord, new_store, read_store, write_store
+from phalanx.runtime.disk.store_file import StoreRecord, new_store, read_store, refuse_lost_log, write_store
 
 TRIAL: Final = "TRIAL.tmp"
 """A file that is made at each start, to see whether room can be reserved, and removed at once."""
@@ -174,12 +174,20 @@ class DataFolder:
     def _open_generation(self) -> Generation:
         """Open the folder of the newest generation, and return that; make the first one if there is none."""
         found = self.generations()
+        refuse_lost_log(self.store, found, self.path)
         if not found:
             self.files.make_folder(self._folder, FIRST_GENERATION.name)
             self.files.sync(self._folder)
         newest = max(found, default=FIRST_GENERATION)
         self._segments = self.files.open_folder(self._folder, newest.name)
+        refuse_lost_log(self.store, self.segments(), self.path)
         return newest
+
+    def note_log(self) -> None:
+        """Put into STORE that there is a log, if it does not say so yet: when the first segment is on the disk. Raises `OSError`."""
+        if not self.store.has_log:
+            self.store = msgspec.structs.replace(self.store, has_log=True)
+            write_store(self.files, self._folder, self.store)
 
     @property
     def former_user(self) -> FolderUser | None:

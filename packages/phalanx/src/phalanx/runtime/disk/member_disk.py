@@ -178,6 +178,8 @@ class MemberDisk:
         limits = DiskLimits(self.segment_bytes, timeout_s=timeout_s)
         self._disk = DiskLog(self._folder, asyncio.get_running_loop(), self, limits, self._end_process)
         self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
+        with contextlib.suppress(OSError):  # what is written next shows whether the disk works
+            self._folder.note_log()
         for number in self._unused:
             with contextlib.suppress(OSError):  # prepared by an earlier process, and nothing was written to it
                 self._folder.files.unlink(self._folder.segments_descriptor, segment_name(number))

@@ -14,6 +14,7 @@ import datetime as dt
 import os
 import re
 import zlib
+from collections.abc import Sized
 from typing import Final
 
 import msgspec
@@ -49,6 +50,8 @@ class StoreRecord(msgspec.Struct, frozen=True):
     """The last start before an operator repaired the folder: what was written until then can have gone on behind its end; 0: never."""
     cut: int = 0
     """The last start before the log was cut off before damage; 0: it was not. Until then it does not know what it promised afterwards."""
+    has_log: bool = False
+    """Whether there was a segment: where none is any more, the log is lost, and the folder is none that was never written to."""
 
     @property
     def log_id(self) -> bytes:
@@ -92,6 +95,15 @@ def decode_store(content: bytes, place: str) -> StoreRecord:
     if not all(map(_ID.fullmatch, ids)) or min(store.start, store.repaired, store.cut) < 0 or not texts.isprintable():
         raise UsageError(_broken(place))
     return store
+
+
+def refuse_lost_log(store: StoreRecord, segments: Sized, path: str) -> None:
+    """Raise `UsageError` if the folder at `path` has none of its segments any more."""
+    if store.has_log and not segments:
+        raise UsageError(
+            f"data_dir {path}: its log is gone: there is no segment, and there was one: put the segments back from a backup of the folder, "
+            "or move the folder away and let the other members give this one its data"
+        )
 
 
 def _broken(place: str) -> str:

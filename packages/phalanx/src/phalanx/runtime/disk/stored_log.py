@@ -27,7 +27,7 @@ from phalanx.runtime.disk.files import REAL_FILES, reason_of_file_error
 from phalanx.runtime.disk.folder_lock import NAME as LOCK
 from phalanx.runtime.disk.folder_lock import FolderUser, read_boot_id
 from phalanx.runtime.disk.segment_files import ListedSegment, list_segments, read_segment, segment_name
-from phalanx.runtime.disk.store_file import StoreRecord, read_store
+from phalanx.runtime.disk.store_file import StoreRecord, read_store, refuse_lost_log
 from phalanx.wire.disk_records import LogRecord
 
 _PART_BYTES: Final = 1024 * 1024
@@ -125,6 +125,7 @@ def read_stored_log(path: str | os.PathLike[str], *, even_in_use: bool) -> Store
             descriptor = REAL_FILES.open_folder(folder, found[-1].name)
             undo.callback(os.close, descriptor)
             segments = _read_used(descriptor) if even_in_use else _read_at_rest(descriptor)
+        refuse_lost_log(store, segments, real)
         if not even_in_use and (user := find_user(folder)) is not None:  # a member has begun meanwhile
             raise UsageError(_in_use(real, user))
         try:
