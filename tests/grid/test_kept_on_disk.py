@@ -8,6 +8,7 @@ from phalanx.common.ids import MemberId
 from phalanx.disk.log_index import LogIndex
 from phalanx.disk.replay import Replay
 from phalanx.wire.disk_records import (
+    CopyBegun,
     DiskRecord,
     EpochBegun,
     IncarnationEnded,
@@ -18,6 +19,7 @@ from phalanx.wire.disk_records import (
     ReplicasKept,
 )
 from phalanx.wire.merge_events import MergeEnded
+from support.disk_records import copy_start
 from support.harness import Cluster, lone_id
 from support.masters import table_of
 
@@ -94,6 +96,16 @@ def test_a_segment_stays_as_long_as_what_waits_for_a_merge_needs_it() -> None:
     index.take(6, LogRecord(KeptMerged(MemberId("C"), 0)))
     assert index.needed_from(99) == 5
     assert index.oldest() == 0
+
+
+def test_a_copy_to_the_disk_ends_with_the_replica_that_is_set_aside() -> None:
+    """DU-12: it is never complete. Did it count as under way, no other copy would begin, and the log would grow for ever."""
+    kept = ReplicasKept(MemberId("C"), 0, table_of("C", "C"), (0,), is_as_read=True)
+    begun: list[DiskRecord] = [EpochBegun(0, 1, "C", -1), CopyBegun(copy_start(0), "C", -1, True)]
+    index = index_with(*begun, kept, EpochBegun(1, 2, "C", -1))
+    assert not index.to_disk
+    index.take(5, LogRecord(KeptMerged(MemberId("C"), 0)))
+    assert index.needed_from(99) == 4
 
 
 def test_what_a_member_got_back_is_its_own_again() -> None:

@@ -127,6 +127,7 @@ class LogIndex:
 
     def _keep(self, record: ReplicasKept, lsn: int, to_copy: bool) -> None:
         for partition in record.partitions:
+            self.to_disk.pop(partition, None)  # nobody goes on with a copy of what is set aside
             if (began := self.began.pop(partition, None)) is not None:
                 self.kept[record.former, partition] = began
 
