@@ -231,5 +231,6 @@ def test_a_restored_cluster_is_followed_when_the_own_one_is_gone_and_never_besid
         client.lose(A, B)
         client.tell(C, D, founders=(root,), age_ms=age_ms, sought=sought)
         assert client.uses(C) is is_followed
-        [told] = client.core.take_remarks()
-        assert ("It has the data of a backup" in told) is is_followed
+        remarks = client.core.take_remarks()
+        assert len(remarks) == 1, "it is told what the other cluster is"
+        assert ("It has the data of a backup" in remarks[0]) is is_followed

@@ -119,6 +119,7 @@ def test_a_restored_cluster_and_the_living_one_never_merge_whoever_finds_the_oth
     for here, there in ("AS", "SA"):
         c.nodes[here].membership.gone.former.remember([address(there)], c.now)
     c.advance(120_000)
+    assert sorted(c.nodes) == ["A", "B", "S", "T"], "nobody has left its cluster for the other one"
     assert c.views_of("AS") == ["AB", "ST"]
     assert set(founders(c, "A")).isdisjoint(founders(c, "S"))
 

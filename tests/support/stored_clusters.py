@@ -5,6 +5,9 @@ import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
+from phalanx.common.errors import UnavailableError
 from phalanx.disk.segment_head import HEAD_BYTES
 from phalanx.runtime.process.processes import MemberProcess, start_member_process
 
@@ -119,7 +122,11 @@ class StoredCluster:
 
     def wait_refused(self, member: MemberProcess) -> str:
         """Until a process has ended that was not to start; the last line that it wrote. Its status is that of a wrong configuration."""
-        assert member.wait() == 2, self.log_of(member)
+        try:
+            status = member.wait()
+        except UnavailableError as error:
+            pytest.fail(f"it has started: {error}")
+        assert status == 2, self.log_of(member)
         self.cluster.members.remove(member)
         self._running = {place: each for place, each in self._running.items() if each is not member}
         return member.last_log_line()
