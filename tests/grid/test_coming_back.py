@@ -1,9 +1,13 @@
-"""DU-35: a member that comes back gets its partitions back without a copy, as far as nothing was written meanwhile."""
+"""DU-35, DU-62: a member that comes back gets its partitions back without a copy, and the writes that were made meanwhile."""
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.grid.merge.returning import LOOK_EVERY_MS
+from phalanx.grid.replication.write_log import KEPT_BYTES
 from phalanx.wire.merge_events import MergeEnded
+from phalanx.wire.messages import CopyAck, CopyStart, Message, Probe
 from phalanx.wire.table_events import MigrationCopied, MigrationRolledBack
 from support.harness import Cluster, lone_id
 
@@ -39,14 +43,23 @@ def end_and_write(c: Cluster) -> None:
     c.events.clear()
 
 
-def test_what_nobody_has_written_to_is_not_copied() -> None:
-    c = cluster()
+def without_room(c: Cluster) -> Cluster:
+    """Let A keep nothing for members that are away."""
+    c.nodes["A"].grid.copies.kept_room.left = 0
+    return c
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_what_a_member_lacks_comes_as_writes_if_they_are_at_hand(has_room: bool) -> None:
+    c = cluster() if has_room else without_room(cluster())
     end_and_write(c)
     c.join("B", seeds="A")
     c.advance(1_000)
     assert {"".join(sorted(c.replicas("A", partition))) for partition in range(PARTITIONS)} == {"AB"}
-    assert copied(c) == {0: 0, 1: 1, 2: 0, 3: 2}
+    assert copied(c) == ({0: 0, 1: 0, 2: 0, 3: 0} if has_room else {0: 0, 1: 1, 2: 0, 3: 2})
     assert not [event for _, event in c.events if isinstance(event, MigrationRolledBack)]
+    room = c.nodes["A"].grid.copies.kept_room
+    assert room.left == (KEPT_BYTES if has_room else 0), "nothing is kept any more"
     for partition in range(PARTITIONS):
         c.put(c.replicas("A", partition)[0], c.key(partition, 2), MEANWHILE)
     c.advance(500)
@@ -55,8 +68,66 @@ def test_what_nobody_has_written_to_is_not_copied() -> None:
         assert len(c.entries("B", partition) or ()) == 2 + (partition == 3)
 
 
-def test_what_others_have_is_not_dropped_before_it_can_come_back() -> None:
+def test_for_a_member_whose_place_another_one_takes_nothing_is_kept() -> None:
     c = cluster()
+    c.start("C")
+    c.advance(20_000)
+    assert any("C" in c.replicas("A", partition) for partition in range(PARTITIONS))
+    c.put("A", c.key(0), MEANWHILE)
+    c.advance(500)
+    assert not [owned for name in "AB" for owned in c.nodes[name].grid.ownership.all_owned() if owned._log.is_kept]
+
+
+def test_who_lacks_more_than_is_at_hand_when_it_answers_gets_a_copy() -> None:
+    """1. A asks B, and has all that B lacks. 2. B uses what it has read, and says so. 3. A has no more room meanwhile."""
+    c = cluster()
+    end_and_write(c)
+    sent: list[Message] = []
+    answers: list[Message] = []
+
+    def swallow(sender: str, receiver: str, message: Message) -> bool:
+        sent.extend([message] if isinstance(message, CopyStart | Probe) and message.partition == 1 else [])
+        is_answer = isinstance(message, CopyAck) and message.index < 0 and message.partition == 1 and not answers
+        if is_answer:
+            owned = c.nodes["A"].grid.ownership.owned[1]
+            assert owned is not None
+            owned._log.end_keeping()
+            owned._forget()
+        answers.extend([message] if is_answer else [])
+        return False
+
+    c.swallow = swallow
+    c.join("B", seeds="A")
+    c.advance(10_000)
+    assert answers
+    assert [(type(each), getattr(each, "is_question", None)) for each in sent[:2]] == [(CopyStart, True), (CopyStart, False)]
+    assert copied(c)[1] == 1
+    assert c.entries("A", 1) == c.entries("B", 1)
+
+
+def test_what_is_kept_begins_with_what_a_member_had_not_acknowledged() -> None:
+    """1. A's write is under way to B. 2. B is killed: it has the write, or has it not."""
+    for is_lost in (True, False):
+        c = cluster()
+        if is_lost:
+            c.cut("A", "B")
+        c.put("A", c.key(0), MEANWHILE)
+        if not is_lost:
+            c.hold("B", "A")
+            c.advance(5)
+        c.crash("B")
+        c.release()
+        c.heal()
+        c.advance(20_000)
+        c.events.clear()
+        c.join("B", seeds="A")
+        c.advance(10_000)
+        assert copied(c)[0] == 0
+        assert c.entries("A", 0) == c.entries("B", 0)
+
+
+def test_what_others_have_is_not_dropped_before_it_can_come_back() -> None:
+    c = without_room(cluster())
     end_and_write(c)
     c.join("B", seeds="A")
     for _ in range(8):  # A never ended, so it has all that B has read

@@ -12,7 +12,8 @@ from phalanx.common.table import build_table
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import Destination
 from phalanx.grid.replication.flow_control import CopyFlow
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite, Term
+from phalanx.grid.replication.owned_partition import OwnedPartition, Term
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox

@@ -20,6 +20,7 @@ from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration
 from phalanx.disk.scanning import LogScan
 from phalanx.grid.replica.mutation import APPLY
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.protection import WriteRefusal
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.node.node import Node
@@ -32,6 +33,7 @@ from phalanx.wire.disk_records import (
     EpochBegun,
     IncarnationEnded,
     KeptMerged,
+    KeptTakenBack,
     MergeBegun,
     ReplicaDropped,
     ReplicasDivided,
@@ -39,6 +41,7 @@ from phalanx.wire.disk_records import (
 )
 from phalanx.wire.messages import (
     CopyChunk,
+    CopyStart,
     ReplicateClear,
     ReplicateJournal,
     ReplicatePut,
@@ -169,6 +172,18 @@ def take_all_for_prefixes(node: Node) -> None:
     merging = node.data_merging
     original = merging._on_looked_up
     replace(merging, "_on_looked_up", lambda handed, now, *, is_there: original(handed, now, is_there=True))
+
+
+def take_back_whatever_is_there(node: Node) -> None:
+    """A member that comes back uses what it has read, also if its last writes are none of the cluster's."""
+    follower = node.grid.follower
+    original = follower.take_back
+
+    def take_back(start: CopyStart, now: Millis) -> Replica | None:
+        with patch("phalanx.grid.merge.returning.is_prefix", return_value=True):
+            return original(start, now)
+
+    replace(follower, "take_back", take_back)
 
 
 def restart_without_majority(node: Node) -> None:
@@ -409,6 +424,7 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "log-no-kept-replicas": _log_no(ReplicasKept),
     "log-no-merges": _log_no(KeptMerged),
     "log-no-begun-merges": _log_no(MergeBegun),
+    "log-no-replicas-taken-back": _log_no(KeptTakenBack),
     "log-no-plain-puts": log_no_plain_puts,
     "log-no-outcomes": log_no_outcomes,
     "log-plain-puts-first": log_plain_puts_first,
@@ -416,6 +432,7 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "take-an-older-row": take_an_older_row,
     "count-rows-without-majority": count_rows_without_majority,
     "take-all-for-prefixes": take_all_for_prefixes,
+    "take-back-whatever-is-there": take_back_whatever_is_there,
     "restart-without-majority": restart_without_majority,
     "restart-without-holders": restart_without_holders,
     "begin-dormant-empty": begin_dormant_empty,

@@ -10,7 +10,8 @@ from msgspec import structs
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import Share
 from phalanx.grid.replica.map_store import MapStore
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m

@@ -10,7 +10,8 @@ from phalanx.common.ids import Millis
 from phalanx.grid.locking.lock_keeper import Lock
 from phalanx.grid.locking.place import Place
 from phalanx.grid.replica.lock_state import Fencing, LockState
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 

@@ -23,6 +23,7 @@ LOG_OF = {
     "log-no-kept-replicas": Profile.CUTS,
     "log-no-merges": Profile.CUTS,
     "log-no-begun-merges": Profile.OUTAGE,
+    "log-no-replicas-taken-back": Profile.RESTART,
     "log-no-plain-puts": Profile.DEFAULT,
     "log-no-outcomes": Profile.DEFAULT,
     "log-plain-puts-first": Profile.DEFAULT,
@@ -48,7 +49,7 @@ FAILING = {
 
 RESTARTS = (
     "take-an-older-row", "take-all-for-prefixes", "restart-without-holders", "forget-as-last-leaver", "begin-dormant-empty", "forget-for-dormant",
-    "forget-what-is-not-synced",
+    "forget-what-is-not-synced", "take-back-whatever-is-there",
 )  # fmt: skip
 
 COPIES = {"admit-copied-folders": {"no two members have one folder"}}

@@ -31,6 +31,8 @@ def followed(lineage: Lineage, epoch: int, leader: str, seq: int) -> Lineage:
     """Return the lineage of a replica that begins an epoch. `seq`: the number of its last write."""
     if lineage and lineage[-1].after == seq:
         lineage = lineage[:-1]  # nothing was written in it
+    if lineage and (lineage[-1].epoch, lineage[-1].leader) == (epoch, leader):
+        return lineage  # that one goes on
     return (*lineage, LeaderEpoch(epoch, leader, seq))[-MAX_EPOCHS:]
 
 

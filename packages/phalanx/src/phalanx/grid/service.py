@@ -130,7 +130,7 @@ class GridService:
         )
         for owned in self.ownership.all_owned():
             partition = owned.number
-            invariant(owned.is_plain is (not owned.streams), "a partition knows whether it has streams", owned=owned)
+            owned.validate()
             invariant(
                 self.ownership.table.owner(partition) == self.this, "an owner owns by the table", partition=partition
             )
@@ -219,7 +219,7 @@ class GridService:
                     if partition in ahead:
                         self.outgoing.seal_until_confirmed(owned)
                     self.split_queue.drop(partition)
-                self._follow_table(owned, reconfirmed, now)
+                self._follow_table(owned, reconfirmed, now, before if not is_divided else None)
             elif partition in self.split_queue.partitions:
                 self.split_queue.drop(partition)
             elif owned is not None:
@@ -237,8 +237,14 @@ class GridService:
         if is_divided:
             self._answer_early()
 
-    def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
-        owned.follow_table(self.ownership.table, reconfirmed, now)
+    def _follow_table(
+        self, owned: OwnedPartition, reconfirmed: bool, now: Millis, before: PartitionTable | None = None
+    ) -> None:
+        """Let an owned partition follow the installed table. `before`: the one before it, of as many partitions; None: none."""
+        table = self.ownership.table
+        row = before.replicas(owned.number) if before is not None else ()
+        away = self.ownership.away(row, table.replicas(owned.number))
+        owned.follow_table(table, reconfirmed, now, away, len(row))
         self.journal_changes.follow(owned, now)
         self.evictor.look_at(owned, now)
         if not owned.is_settled:
@@ -312,8 +318,7 @@ class GridService:
 
     def on_view(self, fact: NewView, now: Millis) -> None:
         view = fact.view
-        self.ownership.members = view.members
-        self.ownership.folders = frozenset(member for member, _ in view.stores)
+        self.ownership.on_view(view)
         self.memory.on_members(view.members)
         self.guard.on_view(view, now)
         self.disks.on_view(view, now)

@@ -254,7 +254,9 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     lineage: Lineage = ()
     """Under which owners the writes were made."""
     is_question: bool = False
-    """Whether the destination says first if it has all of that: `CopyAck` with the index -1."""
+    """Whether the destination says first what it has of that: `CopyAck` with the index -1."""
+    log_begins: int = -1
+    """In a question: the owner has all writes behind this number at hand, and sends them to a destination that has the others."""
 
 
 class Forgotten(WireMessage, frozen=True):
@@ -331,8 +333,8 @@ class CopyAck(WireMessage, tag=50, frozen=True):
     index: int
     has_callers: bool = False
     """Whether callers have work at the destination, so that copies to it must leave time for them."""
-    has_all: bool = False
-    """Whether the destination needs no chunk: it has read from its folder what the owner has."""
+    has_to: int = -1
+    """Up to which write the destination has read from its folder what the owner has: it needs later writes, and no chunk. -1: it needs all."""
 
 
 class ReplicateAcks(WireMessage, tag=51, frozen=True):

@@ -14,7 +14,8 @@ from phalanx.common.map_settings import EvictionPolicy
 from phalanx.grid.replica.lock_state import UNUSED, encode_state, token_of
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.wire.messages import FindWrittenBefore, ReplicatePut, ReplicateRemove, Reply
 
 FORGOTTEN_AT_ONCE = 100

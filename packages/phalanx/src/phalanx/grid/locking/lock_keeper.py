@@ -38,8 +38,9 @@ from phalanx.grid.replica.lock_state import (
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.grid.replication.waiting_requests import REQUEST_BYTES
 from phalanx.grid.serving.replies import Replies

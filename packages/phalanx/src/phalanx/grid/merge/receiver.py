@@ -22,8 +22,9 @@ from phalanx.grid.replica.versions import keys_written_before, version_of
 from phalanx.grid.replication.call import GridCall, PartitionCall
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.reads import Reads
 from phalanx.grid.serving.replies import Replies

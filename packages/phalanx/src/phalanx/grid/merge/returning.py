@@ -1,7 +1,7 @@
 """What a member has read from its folder, and the cluster has gone on with at others: a migration can bring it back.
 
-If nothing was written meanwhile, the member has what the owner is about to copy, and uses it (DU-35). So what the cluster has all of is
-not dropped at once. What it has not is merged at once.
+If the owner has the writes at hand that were made meanwhile, the member uses what it has read, and gets only these (DU-35, DU-62). So what
+the cluster has all of is not dropped at once. What it has not is merged at once.
 """
 
 from __future__ import annotations
@@ -73,14 +73,15 @@ class ReturningReplicas:
         return [(side, p) for side in self._kept.unmerged() for p, kept in side.replicas.items() if kept.is_had]
 
     def take_back(self, start: CopyStart, now: Millis) -> Replica | None:
-        """Return the replica that is what an owner is about to copy: it is the cluster's from now on. None: there is none."""
+        """Return the replica that lacks no more than what an owner has at hand: it is the cluster's from now on. None: there is none."""
         partition = start.partition
         for side in self._kept.unmerged() if self.look_at is not None else ():
             kept = side.replicas.get(partition)
             if kept is None or not kept.is_as_read or side.partition_count != start.of:
                 continue
             replica = kept.replica
-            if replica.seq == start.seq and is_prefix(replica.lineage, replica.seq, start.lineage, start.seq):
+            is_enough = 0 <= start.log_begins <= replica.seq
+            if is_enough and is_prefix(replica.lineage, replica.seq, start.lineage, start.seq):
                 del side.replicas[partition]
                 self._log.add(KeptTakenBack(side.former, partition))
                 self._on_taken(side, partition, now)

@@ -139,7 +139,7 @@ class CopySender:
         self._on_the_way: deque[Millis] = deque()
         """The times at which the unacknowledged chunks were sent."""
         self.is_asked = False
-        """Whether the destination has yet to say if it has all."""
+        """Whether the destination has yet to say what it has."""
         self._is_heard = False
         self.is_complete = False
         self.sent_entries = 0
@@ -178,27 +178,26 @@ class CopySender:
         """Send also a map that a step has made here: the destination lacked a part of its source."""
         self._keys.insert(0, (name, list(self._replica.maps[name].entries)))
 
-    def start(self, ordered: Destination | None, partition_count: int, view: ViewId, outbox: Outbox) -> None:
+    def start(
+        self, ordered: Destination | None, partition_count: int, view: ViewId, outbox: Outbox, log_begins: int = -1
+    ) -> None:
+        """Begin the copy. `log_begins`: who has the writes up to this one needs none, because the owner has all later ones at hand."""
         replica = self._replica
         outcomes = replica.deduplication.export()
         base_version, migration, _, ordered_by, self.is_asked = ordered or (0, None, None, None, False)
         start = CopyStart(
             self._partition, base_version, self.copy_id, replica.epoch, replica.seq, partition_count, migration, outcomes, view,
             ordered_by,
-            replica.staged.export(), replica.lineage, self.is_asked,
+            replica.staged.export(), replica.lineage, self.is_asked, log_begins if self.is_asked else -1,
         )  # fmt: skip
         outbox.send(self._member, start)
 
-    def on_answer(self, message: CopyAck) -> bool:
-        """Take the destination's answer whether it has all. Return whether it lacks something."""
+    def takes_answer(self, message: CopyAck) -> bool:
+        """Take note that the destination has answered what it has. Return whether that was asked."""
         if message.copy_id != self.copy_id or not self.is_asked:
             return False
         self.is_asked, self._is_heard = False, True
-        if message.has_all:
-            self._keys.clear()
-            self._removed.clear()
-            self._sent_last = self.is_complete = True
-        return not message.has_all
+        return True
 
     def on_ack(self, message: CopyAck) -> Millis | None:
         """Return when the acknowledged chunk was sent; None: it is not the chunk whose acknowledgement is due next."""

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.replication.write_log import KeptRoom
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
 
@@ -165,7 +166,7 @@ class CopyPacer:
 class CopyFlow:
     """How one member sends copies: each has a number, chunks of one size, and the pace of all."""
 
-    __slots__ = ("_made", "chunk_bytes", "out", "pacer", "traffic")
+    __slots__ = ("_made", "chunk_bytes", "kept_room", "out", "pacer", "traffic")
 
     def __init__(self, outbox: Outbox, chunk_bytes: int, latency_target_ms: Millis = 0) -> None:
         """`latency_target_ms`: how long copies can delay requests; 0: a chunk is sent as soon as the destination has
@@ -176,6 +177,8 @@ class CopyFlow:
         """Of callers at this member."""
         self.pacer = CopyPacer(latency_target_ms, chunk_bytes, self.traffic) if latency_target_ms else None
         """Says when to send chunks."""
+        self.kept_room = KeptRoom()
+        """For writes that spare members copies."""
         self._made = 0
 
     def next_id(self) -> int:

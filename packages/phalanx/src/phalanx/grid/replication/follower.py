@@ -71,7 +71,7 @@ class Follower:
         self.as_read = ReplicasAsRead(self.this, self.replicas, self._log, flow.out)
         """What was read from the folder, and is neither served nor follows an owner."""
         self.take_back: Callable[[CopyStart, Millis], Replica | None] = lambda start, now: None
-        """Returns what is kept as it was read, if it is what an owner is about to copy."""
+        """Returns what is kept as it was read, if an owner that is about to copy has all that it lacks at hand."""
         self._owns = ownership.owns
         self._out = flow.out
         self._clock = clock
@@ -200,12 +200,14 @@ class Follower:
             if message.migration is not None:
                 self.incoming.open[partition] = ActiveMigration(partition, base_version, message.migration)
             if message.is_question:
-                self._out.send(sender, CopyAck(partition, message.copy_id, -1, has_all=kept is not None))
+                has_to = kept.seq if kept is not None else -1
+                self._out.send(sender, CopyAck(partition, message.copy_id, -1, has_to=has_to))
             if kept is not None:
                 self._free(partition)
                 self.replicas[partition] = kept
-                kept.begin_epoch(message.epoch, sender)
-                self._log.add(EpochBegun(partition, message.epoch, sender, kept.ended))
+                if (kept.epoch, kept.leader) != (message.epoch, sender):
+                    kept.begin_epoch(message.epoch, sender)
+                    self._log.add(EpochBegun(partition, message.epoch, sender, kept.ended))
                 self._end_copy(sender, partition, kept, base_version, message.ordered_by)
                 return
             # It is not the copy's to replace: it can have what the cluster has not.

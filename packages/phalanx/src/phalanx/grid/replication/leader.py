@@ -25,8 +25,9 @@ from phalanx.grid.replica.mutation import apply, note_outcome
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.memory_guard import MemoryGuard
-from phalanx.grid.replication.owned_partition import SYNCED, SYNCED_HERE, OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.pending_writes import SYNCED, SYNCED_HERE, PendingWrite
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (

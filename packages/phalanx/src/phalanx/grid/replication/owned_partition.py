@@ -6,21 +6,18 @@ stream is a backup in the master's table, or the destination of a migration. Onl
 counting of a stream: a backup that does not answer delays the write until the master removes it from the table. No
 write is ever confirmed because time has passed.
 
-The log keeps each write until all streams have acknowledged it, and resends from there what a broken connection lost. A
-new destination is given up when its copy breaks off, but not once it counts: the master can know of it by then, and its
+The log (`write_log`) keeps each write until all streams have acknowledged it, and resends from there what a broken connection lost, and
+what a member missed that restarts. A new destination is given up when its copy breaks off, but not once it counts: the master can know of it by then, and its
 next table says whether it has committed. The owner's part in a migration is in `migration_source`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-import msgspec
-
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import JournalSettings
@@ -30,8 +27,10 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyFlow
+from phalanx.grid.replication.pending_writes import PendingWrite, PendingWrites
 from phalanx.grid.replication.progress import Stream, StreamEvent, StreamState
 from phalanx.grid.replication.protection import ProtectionGuard
+from phalanx.grid.replication.write_log import WriteLog
 from phalanx.wire.messages import (
     CopyAck,
     ErrorReply,
@@ -39,29 +38,11 @@ from phalanx.wire.messages import (
     Probe,
     ProbeAnswer,
     ReplicateAck,
-    Reply,
 )
 
 PROBING, COPYING = StreamState.PROBING, StreamState.COPYING
 CATCHING_UP, IN_SYNC = StreamState.CATCHING_UP, StreamState.IN_SYNC
 """For what runs with each write: Python 3.11 takes several times as long for an attribute of an enum as for a global."""
-SYNCED_HERE, SYNCED = 1, 2
-"""What a write waits for beside the acknowledgements; 0: for nothing. For the sync of this member, because its disk is slow; or
-for the syncs of all that confirm it."""
-
-
-Awaited: TypeAlias = tuple[int, int]
-"""What a write waits for: the index of the coldest replica that must confirm it, and 0, `SYNCED_HERE` or `SYNCED`."""
-
-
-class PendingWrite(msgspec.Struct, gc=False):
-    """A caller's write that is applied and waits for backups or syncs, in one partition or several."""
-
-    caller: Target
-    reply: Reply
-    partitions_left: int
-    map: str
-    """The map whose protection is checked before the acknowledgement; empty: none is, as in a merge."""
 
 
 class Term(NamedTuple):
@@ -76,7 +57,7 @@ class OwnedPartition:
     """A partition that this member owns, from the table that made it the owner to the table that makes another one."""
 
     __slots__ = (
-        "_base", "_copies", "_guard", "_log", "_log_from", "_of", "_out", "_readable", "_synced_lsn", "_waiting", "is_plain", "journals", "maps",
+        "_base", "_copies", "_guard", "_log", "_of", "_out", "_pending", "_readable", "is_plain", "journals", "maps",
         "number", "replica", "streams", "view",
     )  # fmt: skip
 
@@ -86,20 +67,15 @@ class OwnedPartition:
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
         self.is_plain = True
-        """Whether no other member has to know of a write: there is no stream."""
+        """Whether no other member has to know of a write: there is no stream, and nothing is kept for a member that comes back."""
         self._out = copies.out
         self._copies = copies
         self._guard = guard
         self._base = (replica.epoch, replica.seq, replica.leader)
         """The replica's position when this epoch began: a backup with the same epoch, seq and leader holds the same entries."""
-        self._log: deque[Mutation] = deque()
-        """Writes that some stream has not acknowledged, oldest first."""
-        self._log_from = replica.seq
-        """The log holds every write with a greater sequence number than this; not kept while there is no stream."""
-        self._waiting: dict[Awaited, deque[tuple[int, int, PendingWrite]]] = {}
-        """What is waited for, to the sequence numbers, numbers in the log (0: no sync is waited for) and writes, oldest first."""
-        self._synced_lsn = 0
-        """The log of this member is synced at least so far."""
+        self._log = WriteLog(replica.seq, copies.kept_room)
+        """Writes that some stream has not acknowledged, or that are kept for members that are away."""
+        self._pending = PendingWrites()
         self.maps = MapPlan()
         self.journals: dict[str, JournalSettings] | None = None
         """The settings that the journals follow; None: not known, so each journal is to be compared."""
@@ -127,10 +103,7 @@ class OwnedPartition:
     @property
     def awaits_sync(self) -> bool:
         """Whether a write waits for a sync."""
-        for (_, sync), waiting in self._waiting.items():  # noqa: SIM110  # as in `is_settled`
-            if sync and waiting:
-                return True
-        return False
+        return self._pending.await_sync
 
     def is_synced_at_backups(self, name: str) -> bool:
         """Return whether every replica that confirms writes of a map has synced all that is here."""
@@ -146,6 +119,12 @@ class OwnedPartition:
         """Return whether every stream is in sync, acknowledgements under way aside."""
         return all(stream.state is StreamState.IN_SYNC for stream in self.streams.values())
 
+    def validate(self) -> None:
+        """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
+        is_plain = not self.streams and not self._log.is_kept
+        invariant(self.is_plain is is_plain, "a partition knows whether its writes are for others", owned=self)
+        self._log.validate(self.replica.seq, is_plain=is_plain)
+
     # --- writes ----------------------------------------------------------------------------------------------------
 
     def append(self, message: Mutation, write: PendingWrite | None, sync: int = 0, lsn: int = 0) -> bool:
@@ -153,7 +132,7 @@ class OwnedPartition:
 
         `sync`: 0, `SYNCED_HERE` or `SYNCED`. `lsn`: its number in the log, if it waits for a sync.
         """
-        if not self.streams and not sync:
+        if self.is_plain and not sync:
             return False
         waits = sync > 0
         plan = self.maps
@@ -162,16 +141,15 @@ class OwnedPartition:
             if stream.state is not PROBING:
                 self._out.send(stream.member, message)
             waits = waits or (stream.counts and stream.index <= coldest)
-        if self.streams:
-            self._log.append(message)
-            if self.replica.journals:
+        if not self.is_plain:
+            self._log.add(message)
+            if self.streams and self.replica.journals:
                 self._readable.mark_write(message.map, message.seq)
+            elif not self.streams and not self._log.is_kept:  # there was no more room
+                self._log.forget(message.seq)
+                self.is_plain = True
         if waits and write is not None:
-            awaited = coldest, sync
-            waiting = self._waiting.get(awaited)
-            if waiting is None:
-                waiting = self._waiting[awaited] = deque()
-            waiting.append((message.seq, lsn, write))
+            self._pending.add(write, message.seq, (coldest, sync), lsn)
         return waits
 
     def on_step(self, needed: Collection[str], made: str, of: str, now: Millis) -> None:
@@ -225,23 +203,13 @@ class OwnedPartition:
 
     def on_synced(self, lsn: int, now: Millis) -> None:
         """Answer the writes that have waited for the sync of this member. `lsn`: how far its log is synced."""
-        self._synced_lsn = lsn
+        self._pending.synced_lsn = lsn
         self._confirm(now)
 
     def _confirm(self, now: Millis) -> None:
         """Answer the writes that every stream that counts has acknowledged, and that are synced where they must, and shorten the log."""
-        streams = self.streams.values()
-        for (coldest, sync), waiting in self._waiting.items():
-            confirmed = self.replica.seq
-            for stream in streams:
-                has = stream.synced if sync == SYNCED else stream.acked
-                if stream.counts and has < confirmed and stream.index <= coldest:
-                    confirmed = has
-            while waiting and waiting[0][0] <= confirmed and waiting[0][1] <= self._synced_lsn:
-                _, _, write = waiting.popleft()
-                write.partitions_left -= 1
-                if write.partitions_left == 0:
-                    self._acknowledge(write, now)
+        for write in self._pending.take_confirmed(self.replica.seq, self.streams.values()):
+            self._acknowledge(write, now)
         self._forget()
 
     def _acknowledge(self, write: PendingWrite, now: Millis) -> None:
@@ -263,15 +231,22 @@ class OwnedPartition:
                 kept_from = stream.acked
         if self.replica.journals:
             self._readable.forget(kept_from)
-        log = self._log
-        while log and log[0].seq <= kept_from:
-            self._log_from = log.popleft().seq
+        self._log.forget(kept_from)
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
-    def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
-        """Take the backups of the master's table. `reconfirmed`: another master than before has published or confirmed it."""
+    def follow_table(
+        self, table: PartitionTable, reconfirmed: bool, now: Millis, away: Collection[MemberId] = (), row: int = 0
+    ) -> None:
+        """Take the backups of the master's table. `reconfirmed`: another master than before has published or confirmed it.
+
+        `away`: members that were in the row, with so many replicas (`row`), and can come back with what they have in their folders.
+        """
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
+        if away:
+            self._keep_for(away, row)
+        else:
+            self._log.follow_row(1 + len(backups))
         if backups and not self.streams:
             self._begin_streams(was_alone=self._of > 0)
         self.maps, self._of = table.maps, table.partition_count
@@ -305,13 +280,23 @@ class OwnedPartition:
         """Log from now on: the first stream is about to begin. `was_alone`: no other replica existed so far."""
         if was_alone:
             self._readable.note_alone()
-        self._log_from = self.replica.seq
+        self._log.begin(self.replica.seq)
         self.is_plain = False
 
     def _end_streams(self, now: Millis) -> None:
         """Answer what no stream has to confirm any more; some can be gone."""
         self._confirm(now)
-        self.is_plain = not self.streams
+        self.is_plain = not self.streams and not self._log.is_kept
+
+    def _keep_for(self, away: Collection[MemberId], row: int) -> None:
+        """Keep what members lack that have left the row, as far as it is known what they have: who gets a copy has nothing yet."""
+        if self.is_plain:
+            self._log.begin(self.replica.seq)
+        streams = [stream for member, stream in self.streams.items() if member in away]
+        known = [stream.acked for stream in streams if stream.copy is None]
+        if known or not streams:
+            self._log.keep(min(known, default=self._log.begins), row)
+            self.is_plain = False
 
     def copy_to(self, destination: Destination, now: Millis) -> None:
         """Copy the partition to the destination of a migration. A destination that is a backup already needs no copy."""
@@ -346,16 +331,19 @@ class OwnedPartition:
         stream.heard_at = now
         stream.is_unreachable = False
         stream.synced = -1  # what it has synced of a replica that it has dropped since does not count
-        if message.seq < self._log_from:
+        if message.seq < self._log.begins:
             stream.transition(StreamEvent.LACKS_MUCH)
             self._start_copy(stream, now)
             return
         stream.acked = message.seq
         is_owed = stream.ordered is not None or stream.acked < stream.target_seq
         stream.transition(StreamEvent.OWES if is_owed else StreamEvent.LACKS_LITTLE)
-        for logged in self._log:
-            if logged.seq > stream.acked:
-                self._out.send(member, logged)
+        self._send_rest(stream, now)
+
+    def _send_rest(self, stream: Stream, now: Millis) -> None:
+        """Send the writes that a stream lacks, which the log has."""
+        for logged in self._log.after(stream.acked):
+            self._out.send(stream.member, logged)
         self._confirm(now)
         stream.end_catching_up()
 
@@ -417,14 +405,27 @@ class OwnedPartition:
             return
         stream.heard_at = now
         if message.index < 0:
-            if stream.copy.on_answer(message):
-                self._send_first(stream, now)
+            if stream.copy.takes_answer(message):
+                self._on_answer(stream, message.has_to, now)
             return
         sent_at = stream.copy.on_ack(message)
         if sent_at is not None:
             if (pacer := self._copies.pacer) is not None:
                 pacer.on_ack(member, sent_at, now, has_callers=message.has_callers)
             self._copy_on(stream, now)
+
+    def _on_answer(self, stream: Stream, has_to: int, now: Millis) -> None:
+        """Send a destination what it lacks. `has_to`: it has read the writes up to this one from its folder; -1: it has nothing."""
+        if has_to >= self._log.begins:
+            stream.acked = has_to
+            stream.end_copy(self.replica.seq)
+            self._send_rest(stream, now)
+        elif has_to < 0:
+            self._send_first(stream, now)
+        else:  # what it lacks is not at hand any more, since it was asked
+            stream.ordered = stream.ordered._replace(has_folder=False) if stream.ordered is not None else None
+            stream.transition(StreamEvent.BEGINS_ANEW)
+            self._start_copy(stream, now)
 
     def end_refused_copy(self, member: MemberId, copy_id: int, now: Millis) -> bool:
         """Drop a new destination that has refused its copy. Return whether it was one, and this copy."""
@@ -480,7 +481,7 @@ class OwnedPartition:
         stream.acked = self.replica.seq if not stream.counts else stream.acked
         stream.copy = CopySender(self.number, stream.member, self.replica, self._copies)
         ordered = stream.ordered
-        stream.copy.start(ordered, self._of, self.view, self._out)
+        stream.copy.start(ordered, self._of, self.view, self._out, self._log.begins)
         if not stream.copy.is_asked:
             self._send_first(stream, now)
 
@@ -490,9 +491,7 @@ class OwnedPartition:
 
     def abandon(self) -> list[PendingWrite]:
         """End the ownership, which has moved. Return the writes that still wait for confirmation, each once."""
-        open_writes = {id(write): write for waiting in self._waiting.values() for _, _, write in waiting}
-        self._waiting.clear()
-        self._log.clear()
+        self._log.end()
         self.streams.clear()
         self.is_plain = True
-        return list(open_writes.values())
+        return self._pending.take_all()

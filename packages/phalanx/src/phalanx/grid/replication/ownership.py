@@ -6,9 +6,12 @@ out of those that answer, and put it back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, unassigned_table
+from phalanx.common.view import MembersView
 from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -26,6 +29,8 @@ class Ownership:
         """The members of the installed view, oldest first."""
         self.folders: frozenset[MemberId] = frozenset()
         """Those of them that have a folder."""
+        self._left_folders: frozenset[MemberId] = frozenset()
+        """Those that had one, and have left while the installed table lists them."""
         self.confirmed_by: MemberId | None = None
         """The master that has published or confirmed the installed table."""
         self.table = table = unassigned_table(config.partition_count, config.map_plan)
@@ -46,6 +51,20 @@ class Ownership:
 
     def __repr__(self) -> str:
         return f"Ownership({[owned.number for owned in self.all_owned()]}, sealed={list(self.sealed)}, unplaced={list(self.unplaced)})"
+
+    def on_view(self, view: MembersView) -> None:
+        """Take a view."""
+        known = self._left_folders | self.folders
+        self._left_folders = known.difference(view.members).intersection(self.table.members)
+        self.members = view.members
+        self.folders = frozenset(member for member, _ in view.stores)
+
+    def away(self, before: Sequence[MemberId], row: Sequence[MemberId]) -> list[MemberId]:
+        """Return the members that have gone from a row of the table without replacement, and have what they had in their folders."""
+        if len(row) >= len(before):
+            return []
+        folders = self.folders | self._left_folders
+        return [member for member in before if member not in row and member in folders]
 
     def install(self, table: PartitionTable, now: Millis) -> None:
         """Take a table, and the rules of maps that it says."""

@@ -14,7 +14,8 @@ from functools import partial
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.turns import Turn, Work, WorkInTurns
 from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear, ReplicateRemove

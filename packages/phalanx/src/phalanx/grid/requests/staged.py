@@ -16,8 +16,9 @@ from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import attempts_here, header_of, page_key
 from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.bulk_writer import BulkWriter, Rows
 from phalanx.grid.serving.memory_admission import MemoryAdmission

@@ -12,7 +12,8 @@ from phalanx.common.ids import Millis
 from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.wire.messages import DoneReply, PutAll, PutPacked, ReplicatePut
 
 

@@ -17,8 +17,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.grid.replication.waiting_requests import bytes_of
 from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.replies import Replies

@@ -25,9 +25,10 @@ from phalanx.grid.replica.staged_steps import (
 )
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.parked_requests import ParkedRequests
+from phalanx.grid.replication.pending_writes import PendingWrite
 from phalanx.grid.serving.turns import PAUSE_MS, ROWS_AT_ONCE
 from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ReplicateStaged
