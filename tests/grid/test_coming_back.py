@@ -100,7 +100,10 @@ def test_who_lacks_more_than_is_at_hand_when_it_answers_gets_a_copy() -> None:
     c.join("B", seeds="A")
     c.advance(10_000)
     assert answers
-    assert [(type(each), getattr(each, "is_question", None)) for each in sent[:2]] == [(CopyStart, True), (CopyStart, False)]
+    assert [(type(each), getattr(each, "is_question", None)) for each in sent[:2]] == [
+        (CopyStart, True),
+        (CopyStart, False),
+    ]
     assert copied(c)[1] == 1
     assert c.entries("A", 1) == c.entries("B", 1)
 
