@@ -26,7 +26,7 @@ class LedgerOutcome(enum.StrEnum):
     REFUSED = "refused"
     """By compare-and-set: another value was there; or the lock was lost by then. Nothing was changed."""
     FAILED = "failed"
-    """`UnavailableError`: nothing was changed."""
+    """`UnavailableError`, `GridFull`: nothing was changed."""
     INDETERMINATE = "indeterminate"
     """`IndeterminateWrite`: done or not."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from phalanx.client.aio import AsyncClient, connect
-from phalanx.common.errors import ConnectError, IndeterminateWrite, LockLost, StaleToken, UnavailableError
+from phalanx.common.errors import ConnectError, GridFull, IndeterminateWrite, LockLost, StaleToken, UnavailableError
 from phalanx.maps.async_map import AsyncMap
 from phalanx_proof.chaos.ledger import (
     COUNTERS,
@@ -233,7 +233,7 @@ class WriterTask(ClientTask):
             if not await lock.acquire():
                 return
             self._ledger.tokens.setdefault(key, []).append(LedgerToken(lock.token, began_s, self._now()))
-        except UnavailableError:
+        except (UnavailableError, GridFull):
             self._unavailable += 1
             return
         try:
@@ -267,7 +267,7 @@ class WriterTask(ClientTask):
             pass
         except StaleToken:
             outcome = LedgerOutcome.REFUSED
-        except UnavailableError:
+        except (UnavailableError, GridFull):
             outcome = LedgerOutcome.FAILED
             self._unavailable += 1
         finally:

@@ -56,7 +56,8 @@ def chaos(
     outcome of each write; in the end everything is read and compared. Status 0 only if all of it holds.
 
     With --durable each member has a folder, and a disk that can lose what was not synced. In each round all are killed, stopped or lose
-    power, some of them in the middle of a write, of reading back or of a copy; all come back, and everything is read and compared.
+    power, some of them in the middle of a write, of reading back or of a copy; or disks fail, hang, fill up, are slow or cannot be read. All
+    come back, and everything is read and compared.
     """
     chosen = seed if seed is not None else random.randrange(1_000_000)
     console = Console(stderr=json, highlight=False)

@@ -16,7 +16,8 @@ def show_durable(console: Console, report: DurableReport) -> None:
     )
     kinds = ", ".join(f"{kind} {count}" for kind, count in report.kinds.items())
     console.print(
-        f"rounds: {kinds or 'none'}; {report.members_started} processes, {report.died_inside} killed in a call to their disk",
+        f"rounds: {kinds or 'none'}; {report.members_started} processes, {report.died_inside} killed in a call to their disk, "
+        f"{report.lost_disks} ended because it had failed",
         soft_wrap=True,
     )
     whole = sorted(done.whole_after_s for done in report.rounds)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from phalanx.common.errors import UnavailableError
-from phalanx_proof.chaos.cluster import ChaosCluster, ChaosPhase, MemberUnderTest
+from phalanx.common.ids import Address, address_of
+from phalanx.runtime.disk.failure_file import NAME as FAILED_FILE
+from phalanx.runtime.process.processes import PHALANX
+from phalanx_proof.chaos.cluster import WHOLE_WITHIN_S, ChaosCluster, ChaosPhase, MemberUnderTest, NotWhole
+from phalanx_proof.chaos.durable.disk_faults import DiskFault, end_fault, put_fault
 from phalanx_proof.chaos.durable.member import BOOT
 from phalanx_proof.chaos.durable.plan import DurableOptions
 from phalanx_proof.chaos.durable.power import DIE_IN, PowerCut, cut_power
@@ -121,12 +126,90 @@ class DurableCluster(ChaosCluster):
         return not tested.process.is_running
 
     def cut_power(self, places: Iterable[int], rng: random.Random) -> PowerCut:
+        """Let the machines of members that have ended lose power. Return what was taken, in all."""
+        self._cuts += 1
+        return self.lose_unsynced(places, rng)
+
+    def lose_unsynced(self, places: Iterable[int], rng: random.Random) -> PowerCut:
         """Take from the folders of members that have ended what was not synced. Return what was taken, in all."""
         cuts = [cut_power(self._data(place), self._notes(place), rng) for place in places]
-        self._cuts += 1
         for place in places:
             self._write_boot(place)
         return PowerCut(*(sum(numbers) for numbers in zip(*((c.writes, c.bytes, c.names) for c in cuts), strict=True)))
+
+    # --- disks -------------------------------------------------------------------------------------------------------
+
+    def put_fault(self, place: int, fault: DiskFault) -> None:
+        """Let the disk of a member have a fault from now on."""
+        put_fault(self._notes(place), fault)
+
+    def end_fault(self, place: int) -> None:
+        """Let the disk of a member have no fault."""
+        end_fault(self._notes(place))
+
+    def replace_disk(self, place: int) -> None:
+        """Give a place another disk, with nothing on it. No process uses the one before."""
+        shutil.rmtree(self._data(place))
+        for path in self._notes(place).iterdir():
+            path.unlink()
+        self._write_boot(place)
+
+    def is_said_to_have_failed(self, place: int) -> bool:
+        """Return whether a folder says that its disk has failed: then no member starts with it."""
+        return (self._data(place) / FAILED_FILE).exists()
+
+    def is_running(self, place: int) -> bool:
+        """Return whether the process that was started last at a place runs."""
+        return self._at[place].process.is_running
+
+    def has_logged(self, place: int, text: str) -> bool:
+        """Return whether it has logged a text."""
+        return text in self._at[place].process.log.read_text(encoding="utf-8", errors="replace")
+
+    async def wait_status(self, place: int) -> int:
+        """Wait until a process has ended by itself, and return its status. Raises `NotWhole` if it does not."""
+        tested = self._at[place]
+        try:
+            status = await asyncio.to_thread(tested.process.wait, WHOLE_WITHIN_S)
+        except UnavailableError as error:
+            raise NotWhole(f"{tested.name} has not ended: {error}") from error
+        tested.phase = ChaosPhase.ENDED
+        return status
+
+    async def repair(self, place: int) -> None:
+        """Say, as an operator, that what a folder has is used."""
+        await self._command("disk", "repair", str(self._data(place)))
+
+    async def forget(self, place: int) -> None:
+        """Say, as an operator, that the folder that the member at a place had never comes back, if the cluster awaits it."""
+        address = Address(f"127.0.0.1:{self._ports[place]}")
+        serving = self.in_phase(ChaosPhase.READY)[0]
+        inquirer = self._inquirer(serving)
+
+        is_awaited = False
+
+        def is_out_of_the_list() -> bool:
+            nonlocal is_awaited
+            try:
+                reply = inquirer.members()
+            except UnavailableError:  # a member whose disk fails breaks off all connections
+                return False
+            is_awaited = address in [address_of(each.member) for each in reply.away]
+            return address not in [address_of(member) for member in reply.view.members]
+
+        await self._wait_until(is_out_of_the_list, f"{address} has ended, and is still in the list")
+        if is_awaited:
+            at = (f"--at={serving.process.address}", f"--cluster={self.name}")
+            await self._command("members", f"--forget={address}", *at)
+
+    async def _command(self, *words: str) -> None:
+        """Run a command, and note a problem if it fails."""
+        command = await asyncio.create_subprocess_exec(
+            *PHALANX, *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )  # fmt: skip
+        said, _ = await command.communicate()
+        if command.returncode:
+            self.problems.append(f"phalanx {' '.join(words)} ended with status {command.returncode}: {said.decode()}")
 
     def torn_ends(self) -> int:
         """Count the starts of members that cut off the end of their log."""

@@ -1,4 +1,4 @@
-"""`python -m phalanx_proof.chaos.durable.member NOTES member …`: a member whose disk can lose power. Only `phalanx chaos` starts it."""
+"""`python -m phalanx_proof.chaos.durable.member NOTES member …`: a member whose disk can lose power and have faults. Only `phalanx chaos` starts it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from phalanx.__main__ import main
 from phalanx.runtime.disk import folder_lock, member_disk
+from phalanx_proof.chaos.durable.disk_faults import FaultyFiles
 from phalanx_proof.chaos.durable.power import PowerFiles
 
 SEGMENT_BYTES = 4 * 1024 * 1024
@@ -27,7 +28,7 @@ def begin_boot(number: str) -> None:
             vars(module)["read_boot_id"] = lambda: boot
 
 
-def run(notes: Path, disk: type[PowerFiles] = PowerFiles) -> None:
+def run(notes: Path, disk: type[PowerFiles] = FaultyFiles) -> None:
     """Run the command line with another disk below it."""
     begin_boot((notes / BOOT).read_text(encoding="ascii"))
     member_disk.MemberDisk.files = disk(notes)

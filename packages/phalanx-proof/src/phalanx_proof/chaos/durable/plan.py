@@ -1,6 +1,6 @@
 """What happens to the cluster in each round, drawn from a seed before anything is started.
 
-Every kind but those of one member ends all processes, so what is there afterwards comes from the folders alone.
+Every kind but those of one member and of disks ends all processes, so what is there afterwards comes from the folders alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import msgspec
 
 from phalanx.common.errors import UsageError
+from phalanx_proof.chaos.durable.disk_faults import FAILS, HANGS
 from phalanx_proof.chaos.plan import check_backups, tenths
 
 WRITES_S = (0.3, 1.5)
@@ -43,17 +44,47 @@ class RestartKind(enum.StrEnum):
     KILL_ONE = "kill-one"
     STOP_ONE = "stop-one"
     POWER_ONE = "power-one"
+    DISK_FAILS = "disk-fails"
+    """A write or a sync of one member fails, or its file system becomes read-only: others take over, and it ends by itself."""
+    DISK_HANGS = "disk-hangs"
+    """A call to the disk of one member does not return."""
+    DISK_FULL = "disk-full"
+    """The disk of one member has no room, until what would grow is refused."""
+    DISK_SLOW = "disk-slow"
+    """Each sync of all takes up to half a second. Then all lose power."""
+    DISK_UNREADABLE = "disk-unreadable"
+    """One is killed, and its disk does not give back what it has when it is started again."""
+    DISK_ALL = "disk-all"
+    """The disks of all fail, one after the other: the last members answer reads, and nothing else."""
 
 
 WEIGHTS = {
     RestartKind.KILL_ALL: 4, RestartKind.STOP_ALL: 2, RestartKind.KILL_READING: 3, RestartKind.KILL_INSIDE: 4,
     RestartKind.POWER_ALL: 5, RestartKind.KILL_ONE: 2, RestartKind.POWER_ONE: 2, RestartKind.STOP_IN_TURN: 1, RestartKind.STOP_ONE: 2,
+    RestartKind.DISK_FAILS: 4, RestartKind.DISK_HANGS: 2, RestartKind.DISK_FULL: 1, RestartKind.DISK_SLOW: 2,
+    RestartKind.DISK_UNREADABLE: 2, RestartKind.DISK_ALL: 1,
 }  # fmt: skip
+DISK = (
+    RestartKind.DISK_FAILS, RestartKind.DISK_HANGS, RestartKind.DISK_FULL, RestartKind.DISK_UNREADABLE, RestartKind.DISK_ALL,
+)  # fmt: skip
+"""Kinds that are played by `disk_rounds`."""
+REPLACED = (RestartKind.DISK_FAILS, RestartKind.DISK_HANGS, RestartKind.DISK_UNREADABLE)
+"""Kinds after which the disk of a member is perhaps replaced."""
+NEED_BACKUPS = (
+    RestartKind.KILL_ONE, RestartKind.STOP_ONE, RestartKind.POWER_ONE, RestartKind.DISK_HANGS, RestartKind.DISK_UNREADABLE,
+)  # fmt: skip
+NEED_OTHERS = (RestartKind.DISK_FAILS, RestartKind.DISK_ALL)
+"""Kinds in which a member hands over what it holds."""
 ONE = (RestartKind.KILL_ONE, RestartKind.STOP_ONE, RestartKind.POWER_ONE)
 STOP = (RestartKind.STOP_ALL, RestartKind.STOP_IN_TURN, RestartKind.STOP_ONE)
-POWER = (RestartKind.POWER_ALL, RestartKind.POWER_ONE)
-CALLS = ("write", "sync_data", "allocate", "unlink")
-"""In which a member can be killed."""
+POWER = (RestartKind.POWER_ALL, RestartKind.POWER_ONE, RestartKind.DISK_SLOW)
+ALL_LOSE_POWER = (RestartKind.POWER_ALL, RestartKind.DISK_SLOW)
+CALLS = {
+    RestartKind.KILL_INSIDE: ("write", "sync_data", "allocate", "unlink"),
+    RestartKind.DISK_FAILS: tuple(FAILS),
+    RestartKind.DISK_HANGS: tuple(HANGS),
+}
+"""In which a member can be killed, and which can fail or hang."""
 
 
 class DurableOptions(msgspec.Struct, frozen=True):
@@ -87,27 +118,39 @@ class RestartRound(msgspec.Struct, frozen=True):
     reading_s: tuple[float, ...] = ()
     """How long after their starts all are killed again."""
     call: str = ""
+    is_replaced: bool = False
+    """Whether a member whose disk had a fault is started with another, empty one; else with what the disk has."""
     has_always: bool = True
     """Whether somebody writes to maps that wait for syncs. One sync is for all, so where nobody does a power cut takes more of others."""
 
     def __str__(self) -> str:
-        whom = f" m{self.order[0]}" if self.kind in ONE else ""
+        is_of_one = self.kind in ONE or (self.kind in DISK and self.kind is not RestartKind.DISK_ALL)
+        whom = f" m{self.order[0]}" if is_of_one and not self.call else ""
         inside = f" in {self.call} of m{self.order[0]}" if self.call else ""
         modes = "" if self.has_always else " that wait for no sync"
         again = "".join(f", again after {each:g} s" for each in self.reading_s)
-        return f"{self.kind}{whom}{inside} after {self.writes_s:g} s of writes{modes}{again}"
+        replaced = ", with another disk" if self.is_replaced else ""
+        return f"{self.kind}{whom}{inside} after {self.writes_s:g} s of writes{modes}{again}{replaced}"
 
 
 def draw_rounds(options: DurableOptions) -> list[RestartRound]:
-    """Draw the rounds. The first ones are of all kinds, in an order that is drawn; without backups none strikes one member alone."""
+    """Draw the rounds. The first ones are of all kinds, in an order that is drawn. Without backups no member is struck alone, unless it
+    can hand over what it holds.
+    """
     rng = random.Random(f"phalanx durable chaos {options.seed}")
-    weights = {kind: weight for kind, weight in WEIGHTS.items() if options.backups or kind not in ONE}
+    weights = {kind: WEIGHTS[kind] for kind in possible_kinds(options)}
     kinds = [RestartKind.KILL_ALL, RestartKind.POWER_ALL, RestartKind.STOP_ALL]
     others = [kind for kind in weights if kind not in kinds]
     rng.shuffle(others)
     kinds += others
     kinds += rng.choices(list(weights), list(weights.values()), k=max(0, options.rounds - len(kinds)))
     return [_draw_round(rng, kind, options.members) for kind in kinds[: options.rounds]]
+
+
+def possible_kinds(options: DurableOptions) -> list[RestartKind]:
+    """List the kinds that take nothing from this cluster that it has to keep."""
+    kinds = [kind for kind in WEIGHTS if options.backups or kind not in NEED_BACKUPS]
+    return [kind for kind in kinds if options.members > 1 or kind not in NEED_OTHERS]
 
 
 def _draw_round(rng: random.Random, kind: RestartKind, members: int) -> RestartRound:
@@ -120,6 +163,7 @@ def _draw_round(rng: random.Random, kind: RestartKind, members: int) -> RestartR
         order,
         tenths(rng, APART_S),
         tuple(tenths(rng, READING_S) for _ in range(again)),
-        rng.choice(CALLS) if kind is RestartKind.KILL_INSIDE else "",
+        rng.choice(CALLS[kind]) if kind in CALLS else "",
+        kind is RestartKind.DISK_ALL or (kind in REPLACED and rng.random() < 0.5),
         rng.random() < BOTH_MODES,
     )

@@ -17,8 +17,20 @@ from phalanx.common.errors import UnavailableError
 from phalanx_proof.chaos.checks import ChaosViolation, ChecksFound, check_ledger
 from phalanx_proof.chaos.cluster import NotWhole
 from phalanx_proof.chaos.durable.cluster import ALWAYS, INTERVAL, DurableCluster
+from phalanx_proof.chaos.durable.disk_faults import SLOWEST_SYNC_S
+from phalanx_proof.chaos.durable.disk_rounds import DiskRounds
 from phalanx_proof.chaos.durable.losses import LossWindow, check_tokens, find_holes, find_lost, with_doubts
-from phalanx_proof.chaos.durable.plan import ONE, POWER, STOP, DurableOptions, RestartKind, RestartRound, draw_rounds
+from phalanx_proof.chaos.durable.plan import (
+    ALL_LOSE_POWER,
+    DISK,
+    ONE,
+    POWER,
+    STOP,
+    DurableOptions,
+    RestartKind,
+    RestartRound,
+    draw_rounds,
+)
 from phalanx_proof.chaos.durable.power import PowerCut
 from phalanx_proof.chaos.ledger import UNIQUE, Ledger
 from phalanx_proof.chaos.reading import check_replicas, read_maps
@@ -76,6 +88,8 @@ class DurableReport(msgspec.Struct, frozen=True):
     """Starts that cut off the end of their log."""
     died_inside: int
     """Members that were killed in a call to their disk."""
+    lost_disks: int
+    """Members that have ended because their disk had failed."""
     members_started: int
     violations: list[ChaosViolation]
 
@@ -106,6 +120,7 @@ class DurableRun:
         self._sides = [MapsOfMode(self, INTERVAL, range(half)), MapsOfMode(self, ALWAYS, range(half, 2 * half))]
         self._done: list[RoundDone] = []
         self._died_inside = 0
+        self._disks = DiskRounds(self.cluster, options, self._rng)
         self._doing = "starts members"
 
     def now(self) -> float:
@@ -145,14 +160,22 @@ class DurableRun:
         for task in tasks:
             task.go_on()
         writing = [asyncio.create_task(task.run()) for task in tasks]
+        lag_s = LAG_S
+        if planned.kind is RestartKind.DISK_SLOW:
+            self._disks.slow_down()
+            lag_s += 2 * SLOWEST_SYNC_S  # the sync under way, and the one behind it
         try:
             self._doing = f"round {number} of {len(self.rounds)}: writers write"
             await asyncio.gather(asyncio.sleep(planned.writes_s), self._wait_written(sides))
             self._doing = f"round {number} of {len(self.rounds)}: {planned}"
             began_s, cut = self.now(), PowerCut()
-            cut = await self._end_members(planned)
-            window = LossWindow(began_s - LAG_S, self.now())
-            await self._start_again(planned)
+            window = LossWindow(began_s, began_s)
+            if planned.kind in DISK:
+                await self._disks.play(planned)
+            else:
+                cut = await self._end_members(planned)
+                window = LossWindow(began_s - lag_s, self.now())
+                await self._start_again(planned)
             restarted_s = self.now()
             await self._wait_whole()
             whole_s = self.now()
@@ -221,7 +244,7 @@ class DurableRun:
             for side in self._sides:
                 found = await read_maps(client, side.ledger, side.prefix)
                 size += sum(read.size for read in found.values())
-                may_lose = planned.kind is RestartKind.POWER_ALL and side.prefix == INTERVAL
+                may_lose = planned.kind in ALL_LOSE_POWER and side.prefix == INTERVAL
                 side_violations, lost = self._check_side(side, found, window if may_lose else None)
                 violations += [_named(violation, side.prefix) for violation in side_violations]
                 lost_at += lost
@@ -268,6 +291,7 @@ class DurableRun:
             kinds=dict(sorted(Counter(done.kind.value for done in self._done).items())),
             torn_ends=self.cluster.torn_ends(),
             died_inside=self._died_inside,
+            lost_disks=self._disks.lost_disks,
             members_started=len(self.cluster.tested_members),
             violations=violations,
         )
