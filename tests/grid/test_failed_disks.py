@@ -170,6 +170,21 @@ def test_the_last_holder_reads_and_refuses_writes() -> None:
     assert c.get("A", c.key(3)) == OLD
 
 
+@pytest.mark.rows("DU-45")
+@pytest.mark.parametrize("row", ["DAC", "DCA"])
+def test_one_of_several_leaves_where_the_others_keep_what_they_have(row: str) -> None:
+    """D and E are too few for three replicas, so A and B keep theirs; C is told to leave."""
+    c = Cluster("ABCDE", partition_count=3, backup_count=2)
+    c.assign(rows=[row] * 3)
+    c.advance(3_000)
+    for name in "ABC":
+        c.feed(name, FAILED)
+    c.leave("C")
+    tell(c, "A", FAILED, 10_000)
+    assert "C" not in c.view("D")
+    assert all({"D", "E"} <= set(c.row("D", partition)) for partition in range(3))
+
+
 def test_without_backups_it_is_copied_away() -> None:
     c = holding("AB", backup_count=0)
     tell(c, "B", FAILED, 5_000)

@@ -57,6 +57,8 @@ class Migrations:
         """Those of `underway` that are answered and wait for others. They keep nobody busy."""
         self._pauses: dict[tuple[MemberId, MemberId], tuple[Millis, Millis]] = {}
         """Owner and destination of a failed migration, to the end of the pause and the length of the next pause."""
+        self.without_room: set[MemberId] = set()
+        """Members that could not get a replica when migrations were begun last, because they have no room."""
         self._next_pause_end: Millis | None = None
         self.count = ProgressCount(outbox)
         """What was done since the last `plan` that found the migrations idle."""
@@ -169,6 +171,7 @@ class Migrations:
         `full`: members without memory for further replicas; `leaving`: members that hand over all that they hold.
         """
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
+        self.without_room.clear()
         # 1. P has one replica, Q of the same or another owner has two, both want three. 2. Q gets its third first.
         # 3. The only member that holds P dies: lost, although there was time to copy it.
         # Of owners whose partitions have as many replicas, the one with the least to do sends: one member that joins
@@ -192,10 +195,10 @@ class Migrations:
             step = keeping_leavers(slots, steps[0], table.maps.depth, leaving) if steps else None
             if step is None:
                 del self._targets[partition]
-            elif step.destination in full and step.destination_current_index < 0:
+            elif (taker := step.destination) is not None and taker in full and step.destination_current_index < 0:
                 # It is queued again when all is planned anew, because the member has room. Were it looked at until then, what
                 # waits behind so many of its like would wait for that member, too.
-                pass
+                self.without_room.add(taker)
             elif partition in unpublished or not self._may_start(owner, step, ready, now):
                 cannot.append(partition)
                 # Behind what waits for a member that the owner cannot reach, something can go elsewhere.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from phalanx.client.aio import AsyncClient, connect
-from phalanx.common.errors import GridFull, UnavailableError
+from phalanx.common.errors import GridFull, IndeterminateWrite, UnavailableError
 from phalanx.runtime.disk.disk_thread import DISK_FAILED_STATUS
 from phalanx_proof.chaos.cluster import LOOK_EVERY_S, WHOLE_WITHIN_S, NotWhole
 from phalanx_proof.chaos.durable.cluster import INTERVAL, DurableCluster
@@ -107,8 +107,7 @@ class DiskRounds:
             await probes.remove("here")  # makes room, so nobody refuses it
             self._cluster.end_fault(place)
             await self._wait(lambda: _is_not(is_refused), "growth is accepted, because there is room again")
-            for number in range(PROBE_KEYS):  # a call that found nobody has perhaps left one
-                await probes.remove(f"probe {number}")
+            await _remove_all(client)
 
     async def _fail_all(self, planned: RestartRound) -> None:
         cluster = self._cluster
@@ -133,7 +132,7 @@ class DiskRounds:
             await self._start_again(place, is_replaced=True)
             await self._cluster.wait_started()
         async with connect(cluster.addresses(), cluster=cluster.name) as client:
-            await self._wait(lambda: _removes(client, "here"), "writes are accepted, because disks work again")
+            await self._wait(lambda: _remove_all(client), "writes are accepted, because disks work again")
 
     async def _check_reads_only(self, staying: list[int]) -> None:
         """Check what the last members answer, of which no disk works."""
@@ -142,7 +141,7 @@ class DiskRounds:
             for number in range(PROBE_KEYS):
                 try:
                     await client.map(PROBES).put(f"probe {number}", number)
-                except UnavailableError:
+                except (UnavailableError, IndeterminateWrite):
                     continue
                 self._problem(staying[-1], "has acknowledged a write, and no member has a disk that works")
                 return
@@ -215,6 +214,9 @@ async def _finds(client: AsyncClient, key: str) -> bool:
     return await client.map(PROBES).get(key) is not None
 
 
-async def _removes(client: AsyncClient, key: str) -> bool:
-    await client.map(PROBES).remove(key)
+async def _remove_all(client: AsyncClient) -> bool:
+    """Remove all probes, also those that a call has left which was told that it perhaps has."""
+    probes = client.map(PROBES)
+    for key in ("here", *(f"probe {number}" for number in range(PROBE_KEYS))):
+        await probes.remove(key)
     return True

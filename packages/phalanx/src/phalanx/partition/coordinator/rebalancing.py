@@ -295,6 +295,10 @@ class Rebalancer:
             publication.table, eligible.ready(), publication.unpublished, now,
             full=self.memory.full, leaving=eligible.leaving,
         )  # fmt: skip
+        if self._evacuation.order is None and not eligible.failed.isdisjoint(self.migrations.without_room):
+            # 1. A row is D, C, A: the disks of A and C have failed, and C leaves. 2. The target is D, E, A: A keeps what it has, because
+            # the others are too few. 3. A's replica moves to E first. A gets it back at no time, so C would wait for ever.
+            self._replan_reason = "a failed disk gets no copy"
 
     def _plan(self, now: Millis) -> None:
         eligible = self._eligible
