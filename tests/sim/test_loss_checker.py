@@ -3,10 +3,11 @@
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import DepartedHolder, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, TableRow, build_table
+from phalanx.wire.restart_events import HoldersGivenUp
 from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
-from phalanx_proof.sim.checkers.loss_checker import COMPLETE, KEPT, ONLY, LossChecker
+from phalanx_proof.sim.checkers.loss_checker import COMPLETE, GIVEN_UP, KEPT, ONLY, LossChecker
 from support.harness import lone_id
 
 A, B, C = (lone_id(name) for name in "ABC")
@@ -69,6 +70,16 @@ def test_a_loss_of_what_was_not_lost_is_found_where_there_is_one_side() -> None:
     tables = (A, BEFORE), (A, after(loss(4, 1, 2)))
     assert found(*tables) == [ONLY]
     assert found(*tables, has_sides=True) == []
+
+
+def test_a_partition_whose_holder_was_given_up_without_a_word_is_found() -> None:
+    for told, expected in ((loss(4, 1), []), (loss(4, 2), [GIVEN_UP])):
+        findings = Findings()
+        checker = LossChecker(findings, has_sides=True)
+        checker.on_table(A, BEFORE, 1)
+        checker.on_event(ObservedEvent(A, HoldersGivenUp((1,), (), (B,), "me", 4), 2))
+        checker.check_tables({A: BEFORE.with_changes({1: (A,)}, losses=LossBook().with_losses([told]))}, 3)
+        assert [violation.what for violation in findings.violations] == expected
 
 
 def test_two_lists_of_one_version_are_two_sides_although_nothing_was_cut() -> None:

@@ -10,6 +10,7 @@ from phalanx.common.table import build_table
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.wire.event import Event
+from phalanx.wire.restart_events import HoldersGivenUp
 from phalanx.wire.table_events import (
     MigrationCommitted,
     MigrationCopied,
@@ -199,6 +200,21 @@ def test_an_old_folder_excuses_what_only_its_member_held() -> None:
     assert not c.may_be_lost("A", 3), "B holds it, too"
     c.checker.on_folder_gone(A, {C}, 2, 5)
     assert [c.may_be_lost("A", at) for at in (1, 2, 5, 6)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("given_up", ["AB", "A", "B"])
+def test_what_an_operator_gives_up_excuses_what_was_written_until_then(given_up: str) -> None:
+    """Only if the last owner is: what it has is not lost otherwise. So it is after a division, too."""
+    c = Checked()
+    c.install("A", 1, "AB", "ABC")
+    c.install("C", 2, "", "ABC")
+    holders = tuple(map(MemberId, given_up))
+    event = HoldersGivenUp((0,), (0,), holders, "me", 3)
+    c.checker.on_event(ObservedEvent(C, event, 5))
+    c.checker.on_event(ObservedEvent(C, PartitionsDivided(1, 2, 4), 6))
+    is_lost = "A" in given_up
+    assert [c.checker.may_be_lost(part, A, 3, 4) for part in (0, 1)] == [is_lost, is_lost]
+    assert not c.checker.may_be_lost(0, A, 6, 7)
 
 
 def test_a_table_that_a_newer_view_has_overtaken_is_judged_at_the_master_alone() -> None:

@@ -10,7 +10,8 @@ table before, and somebody held it. Then, in the tables of each member:
   leaves, and dies when only some have heard of it. 2. The others go on with the leaving member as their master. Two
   member lists of one version show that there are sides.
 
-At rest all members tell the same losses: all that any of them has told.
+At rest all members tell the same losses: all that any of them has told, and one of each partition for which an operator has given up a
+holder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import EARLIER, LossKind
 from phalanx.common.table import PartitionTable
+from phalanx.wire.restart_events import HoldersGivenUp
 from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
@@ -28,6 +30,7 @@ from phalanx_proof.sim.cluster.host import Host
 COMPLETE = "what is lost is told"
 ONLY = "only what is lost is told"
 DORMANT = "what is in folders never begins empty by itself"
+GIVEN_UP = "what is lost with a holder that was given up is told"
 KEPT = "a loss is told until it is acknowledged"
 
 
@@ -43,6 +46,8 @@ class LossChecker(Checker):
         """Partitions, by their numbers at any time, that were dormant once."""
         self._findings = findings
         self._has_sides = has_sides
+        self._given_up: list[tuple[int, int]] = []
+        """Partitions for which an operator has given up holders, and among how many they are numbered."""
         self._before: dict[MemberId, PartitionTable] = {}
         self._makers: dict[int, MemberId] = {}
         """Version of a member list to who made the first list of that version."""
@@ -51,6 +56,9 @@ class LossChecker(Checker):
         event = recorded.event
         if isinstance(event, ViewInstalled) and self._makers.setdefault(event.view_version, event.maker) != event.maker:
             self._has_sides = True
+        elif isinstance(event, HoldersGivenUp) and recorded.member in self._before:
+            count = self._before[recorded.member].partition_count
+            self._given_up += [(partition, count) for partition in event.partitions]
 
     def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
         """Judge the losses in a table that a member has installed."""
@@ -90,6 +98,12 @@ class LossChecker(Checker):
         """Check the tables of all members when nothing happens any more."""
         known = {member: _losses_of(table) for member, table in tables.items()}
         everything = frozenset().union(*known.values())
+        for member, table in tables.items():
+            count, losses = table.partition_count, table.losses
+            parts = [part for partition, of in self._given_up for part in range(partition, count, of)]
+            untold = [part for part in parts if not any(loss.holds(part, count) for loss in losses.losses)]
+            if untold and not losses.earlier and not losses.settled:
+                self._findings.add(now, GIVEN_UP, f"at rest {member} does not tell a loss of {untold}")
         for member, ids in known.items():
             if ids != everything:
                 self._findings.add(now, KEPT, f"at rest {member} does not tell {sorted(everything - ids)}")

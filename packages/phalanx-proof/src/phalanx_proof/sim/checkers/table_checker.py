@@ -26,6 +26,7 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.wire.join_events import LeaveStarted, LiteChanged, LiteChangeStarted
+from phalanx.wire.restart_events import HoldersGivenUp
 from phalanx.wire.table_events import (
     MigrationCommitted,
     MigrationCopied,
@@ -54,7 +55,8 @@ class TableChecker(Checker):
         self._has_sides = has_sides
         self._restarts = restarts
         self._gone: list[tuple[int, Millis, Millis]] = []
-        """Parts that nobody held any more but a member whose folder was put back, and from when to when all that was written can be gone."""
+        """Parts that nobody held any more but members whose folders were put back, or that an operator has given up, and from when to when
+        all that was written can be gone."""
         self._power_cuts: list[tuple[Millis, Millis]] = []
         """When everybody lost power, behind the time from which on everything can be gone that was written."""
         self.begun_empty: Container[int] = ()
@@ -109,6 +111,7 @@ class TableChecker(Checker):
         self._ordered = spread(self._ordered, list)
         self._owners = spread(self._owners, lambda owners: {owner: list(members) for owner, members in owners.items()})
         self._staying_then = spread(self._staying_then, int)
+        self._gone = [(part, since, at) for p, since, at in self._gone for part in range(p, parts, before)]
         self._divided = {(part, version) for p, version in self._divided for part in range(p, parts, before)}
 
     def _parts(self, partition: int, count: int) -> range:
@@ -142,12 +145,22 @@ class TableChecker(Checker):
             self._divide(event.after)
             self._counts[member] = event.after
             self._dividing.add(member)
+        elif isinstance(event, HoldersGivenUp):
+            self._on_given_up(event, self._count_at(member), recorded.now)
         elif isinstance(event, PartitionLost):
             self._lost.setdefault(member, []).append(event.partition)
         elif isinstance(event, ViewInstalled):
             self._members[member] = event.members
         elif isinstance(event, TableInstalled) and member in self._members:
             self._members_then[member] = self._members[member]
+
+    def _on_given_up(self, event: HoldersGivenUp, count: int, now: Millis) -> None:
+        """Note that all that was written to partitions so far can be gone: an operator said that their last owners do not come back."""
+        given_up = self._holders(event.holders)
+        for part in (part for partition in event.partitions for part in self._parts(partition, count)):
+            owner = next((step.replicas[:1] for step in reversed(self.lines[part]) if step.replicas), ())
+            if self._holders(owner) <= given_up:
+                self._gone.append((part, 0, now))
 
     def _count_at(self, member: MemberId) -> int:
         history = self.installed.get(member)
