@@ -9,11 +9,16 @@ import pytest
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.losses import LossKind
+from phalanx.common.traits import Traits
+from phalanx.common.view import MembersView
+from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import LogRecord, ReplicaDropped
+from phalanx.wire.join_events import JoinRequestRefused
 from phalanx.wire.restart_events import PartitionsDormant, PartitionsWoken
 from phalanx.wire.table_events import PartitionLost
-from support.harness import Cluster
+from phalanx.wire.view_events import OtherSideFound
+from support.harness import Cluster, lone_id
 
 VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"
 
@@ -21,8 +26,10 @@ pytestmark = pytest.mark.rows("DU-32")
 
 
 def filled(names: str, *rows: str, **settings: Any) -> Cluster:
-    """Each partition has one entry."""
-    c = Cluster(has_folders=True, seeds=names[0], partition_count=len(rows), **settings)
+    """Each partition has one entry. Seeds that are no members cannot be reached."""
+    settings = {"seeds": names[0]} | settings
+    c = Cluster(has_folders=True, partition_count=len(rows), **settings)
+    c.cuts |= {frozenset((name, seed)) for name in names for seed in settings["seeds"] if seed not in names}
     for name in names:
         c.start(name)
         c.advance(1_500)
@@ -74,6 +81,26 @@ def test_the_partitions_of_a_crashed_member_wait_for_it_and_the_others_go_on() -
     assert read(c, 1) == VALUE
     assert read(c, 0) == LATER
     assert [each.partitions for each in c.events_of("A", PartitionsWoken)] == [(1,)]
+
+
+def test_they_wait_although_the_cluster_version_is_held_back() -> None:
+    """X, a seed, did not answer when the cluster began: a member of an older release can be there (PX-44)."""
+    c = filled("AB", "A", "B", backup_count=0, seeds="AX")
+    view = c.nodes["A"].membership.state.joined()
+    assert view.cluster_version == m.OLDEST_PROTOCOL_VERSION
+    crash(c, "B")
+    assert (dormant(c, "A"), c.events_of("A", PartitionLost)) == ({1: "B"}, [])
+    older = m.JoinRequest(3, lone_id("X"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 2, traits=Traits(lite=True))
+    c.feed("A", Received(lone_id("X"), older))
+    assert "has in its folder" in c.events_of("A", JoinRequestRefused)[-1].reason
+    assert c.view("A") == "A"
+    side = m.MergeProbe("phalanx", 8, 2, MembersView(3, lone_id("Y"), (lone_id("Y"),)), False, 1, "", 4, 0, 8)
+    c.feed("A", Received(lone_id("Y"), side))
+    assert "do not speak cluster version 9" in c.events_of("A", OtherSideFound)[-1].decision
+    back(c, "B")
+    assert read(c, 1) == VALUE
+    c.feed("A", Received(lone_id("X"), older))
+    assert c.view("A") == "ABX"
 
 
 def test_a_master_that_comes_back_as_the_youngest_brings_what_it_had() -> None:

@@ -2,7 +2,7 @@
 
 A build speaks a range of versions, from `OLDEST_PROTOCOL_VERSION` to `PROTOCOL_VERSION`. Two ends of a connection speak
 the newest that both know. A cluster has one *cluster version*, which its view names: every member of the view speaks it.
-A message or field that came with version N is used only where the cluster version is N or more
+A message or field that came with version N is used only where the cluster version is N or more, or every member of the view speaks it
 (docs/protocol/extensions.md, PX-42 to PX-47; HACKING.md says how one is added).
 """
 
@@ -18,11 +18,11 @@ OLDEST_PROTOCOL_VERSION = 8
 PROTOCOL_VERSION = 9
 """The newest version that this build speaks."""
 DORMANT_FROM = 9
-"""From this cluster version on, partitions can wait for members that have them in their folders."""
+"""From this version on, members know that partitions can wait for members that have them in their folders."""
 LOOKUPS_FROM = 9
-"""From this cluster version on, members know `FindWrite`."""
+"""From this version on, members know `FindWrite`."""
 STOPS_FROM = 9
-"""From this cluster version on, members know `StopOrder`."""
+"""From this version on, members know `StopOrder`."""
 MAX_NAME_LENGTH = 40
 
 

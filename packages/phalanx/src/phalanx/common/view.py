@@ -79,8 +79,11 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         return next((traits for special, traits in self.traits if special == member), USUAL)
 
     def speaks(self, version: int) -> bool:
-        """Return whether messages and fields that came with this version can be sent to members of this view."""
-        return self.cluster_version >= version
+        """Return whether messages and fields that came with this version can be sent to members of this view.
+
+        Builds that speak it can wait for long with an older cluster version, until nobody of the former release can come back.
+        """
+        return self.cluster_version >= version or all(each.newest >= version for each in self.all_releases().values())
 
     def all_releases(self) -> dict[MemberId, Release]:
         """Return what each member's build speaks, oldest member first."""

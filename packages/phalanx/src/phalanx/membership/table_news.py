@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.common.table import PartitionTable
+from phalanx.common.table import PartitionTable, holders_of
 from phalanx.machine.facts import MembershipChanged, TableConfirmed
 
 
@@ -37,6 +37,10 @@ class TableNews:
         """Return how many dormant partitions wait for a member that was at an address."""
         rows = self.table.dormant.values() if self.table is not None else ()
         return sum(any(member is not None and address_of(member) == address for member in row) for row in rows)
+
+    def awaited_holders(self) -> tuple[MemberId, ...]:
+        """Return the members for which dormant partitions wait."""
+        return holders_of(self.table.dormant.values()) if self.table is not None else ()
 
     def replicas_of(self, member: MemberId) -> int:
         """Return how many replicas a member holds."""

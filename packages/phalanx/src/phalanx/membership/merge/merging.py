@@ -145,10 +145,11 @@ class Merging:
         self._rarity = 1
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
         gives_way = side_rank(mine, self._side.has_data) < side_rank(theirs, message.has_data)
-        spoken, other = (self._side.spoken(), theirs) if gives_way else (spoken_by(message), mine)
-        if not spoken.speaks(other.cluster_version):
+        spoken = self._side.spoken() if gives_way else spoken_by(message)
+        version = theirs.cluster_version if gives_way else max(mine.cluster_version, self._side.needed_version)
+        if not spoken.speaks(version):
             whose = "this side's" if gives_way else "the other side's"
-            self._record(message, f"{whose} members do not speak cluster version {other.cluster_version}: upgrade them")
+            self._record(message, f"{whose} members do not speak cluster version {version}: upgrade them")
         elif gives_way:
             return self._on_greater(message, answers_mine, now)
         elif (greater := self._find_greater(now)) is not None:

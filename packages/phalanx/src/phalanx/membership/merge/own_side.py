@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx.common.ids import MemberId
 from phalanx.common.restored_cluster import stay_apart
-from phalanx.common.versions import Release, agree, spoken_by_all
+from phalanx.common.versions import DORMANT_FROM, Release, agree, spoken_by_all
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.state import MembershipState
@@ -43,6 +43,11 @@ class OwnSide:
     def spoken(self) -> Release:
         """Return the versions that all its members speak."""
         return spoken_by_all(self._state.joined().all_releases().values())
+
+    @property
+    def needed_version(self) -> int:
+        """Return the version that members of another side have to speak to know what this side's table says; 0: any."""
+        return DORMANT_FROM if self._table.awaited_holders() else 0
 
     def probe(self, about: MembersView | None, question: int, answers: int) -> MergeProbe:
         """Return what asks another side. `about`: its view, as far as it is known. `answers`: the number of its own question."""

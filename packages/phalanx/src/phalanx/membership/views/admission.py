@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from phalanx.common.evacuation import Link
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of
 from phalanx.common.restored_cluster import stay_apart
-from phalanx.common.versions import Release, range_words
+from phalanx.common.versions import DORMANT_FROM, Release, range_words
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.copied_folders import CopiedFolders
@@ -34,6 +34,7 @@ VERSION = "PX-45"
 OTHER_DATA = "DU-24"
 COPIED = "DU-22"
 WITHOUT_FOLDER = "DU-57"
+DORMANT = "DU-32"
 
 
 class JoinRefusals:
@@ -80,6 +81,10 @@ class JoinRefusals:
             out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
             return True
         view = state.joined()
+        if refusal := self._why_later(message.release):
+            out.record(JoinRequestRefused(sender, refusal, DORMANT))
+            out.send(sender, JoinRefused(message.request_id, True, refusal, True))
+            return True
         if refusal := _why_without_folder(message, view):
             out.record(JoinRequestRefused(sender, refusal, WITHOUT_FOLDER))
             out.send(sender, JoinRefused(message.request_id, False, refusal, True))
@@ -137,6 +142,16 @@ class JoinRefusals:
                 f"restored from backups, so they never become one: start the joiner again, with an empty folder if it has one"
             )
         return ""
+
+    def _why_later(self, joiner: Release) -> str:
+        """Say why a joiner has to wait whose release would forget dormant partitions, were it the master; empty: it has not."""
+        awaited = self._table.awaited_holders() if joiner.newest < DORMANT_FROM else ()
+        if not awaited:
+            return ""
+        return (
+            f"partitions wait for what {', '.join(map(address_of, awaited))} has in its folder, and the joiner's release does not know that "
+            f"they do: start these members first, or the joiner with the release of the other members"
+        )
 
     def _why_not_spoken(self, joiner: Release) -> str:
         """Say why the joiner's build does not fit the cluster, though this member's speaks with it; empty: it fits."""

@@ -42,7 +42,7 @@ class ClusterVersion:
     def _has_work(self) -> bool:
         """Whether a master may have to make a view that has a newer version."""
         state = self._state
-        return state.is_master and not state.joined().speaks(PROTOCOL_VERSION)
+        return state.is_master and state.joined().cluster_version < PROTOCOL_VERSION
 
     def next_deadline(self) -> Millis | None:
         """Return when to look again: what it waits for ends with time, or is told with confirmations."""
@@ -61,7 +61,7 @@ class ClusterVersion:
     def why_not_raised(self, now: Millis) -> str:
         """Say, on the master, why it does not raise the cluster version by itself now; empty: it does."""
         view = self._state.joined()
-        if view.speaks(PROTOCOL_VERSION):
+        if view.cluster_version >= PROTOCOL_VERSION:
             return f"it is {view.cluster_version}, the newest that this member speaks"
         if refusal := self._why_not_known(now):
             return refusal
