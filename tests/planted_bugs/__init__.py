@@ -10,9 +10,10 @@ from __future__ import annotations
 from phalanx_proof.sim.planted_bug import PlantedBug
 
 from .cuts import CUT_CANARIES
-from .disk import DISK_CANARIES, DISK_WORLDS
+from .disk import DISK_CANARIES
 from .driver import DRIVER_CANARIES
 from .eviction import EVICTION_CANARIES
+from .folders import DISK_WORLDS
 from .general import GENERAL_CANARIES
 from .idle import IDLE_CANARIES
 from .journals import JOURNAL_CANARIES

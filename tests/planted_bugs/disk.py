@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -13,21 +12,18 @@ from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, TableRow
-from phalanx.disk.blocks import BlockTimes
-from phalanx.disk.log_index import LogIndex
-from phalanx.disk.reading import LogAges, StartTimes
-from phalanx.disk.replay import Replay
-from phalanx.disk.restoring import Restoration
-from phalanx.disk.scanning import LogScan
 from phalanx.grid.replica.mutation import APPLY
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.protection import WriteRefusal
 from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.machine.effects import Effect, Send
 from phalanx.node.node import Node
+from phalanx.node.sync_gate import SyncGate
 from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart
 from phalanx.wire.disk_records import (
     ClusterLeft,
+    CopyBegun,
     CopyDropped,
     DiskRecord,
     EpochBegun,
@@ -42,6 +38,7 @@ from phalanx.wire.disk_records import (
 from phalanx.wire.messages import (
     CopyChunk,
     CopyStart,
+    MigrationAnswer,
     ReplicateClear,
     ReplicateJournal,
     ReplicatePut,
@@ -50,9 +47,6 @@ from phalanx.wire.messages import (
     ReplicateUpdates,
 )
 from phalanx.wire.table_messages import StoredSide
-from phalanx_proof.sim.cluster.folder import SimFolder, SyncUnderWay
-from phalanx_proof.sim.cluster.sector_disk import Image
-from phalanx_proof.sim.cluster.world import World
 
 from .replacing import replace
 
@@ -105,6 +99,26 @@ class _PutsWithoutOutcomes(ReplicaLog):
 def log_no_outcomes(node: Node) -> None:
     """An entry that was put is logged, and not that its call was carried out."""
     node.log.__class__ = _PutsWithoutOutcomes
+
+
+def _without_outcomes(body: DiskRecord, to_copy: bool) -> DiskRecord:
+    """Leave out of copies to the disk which calls were carried out."""
+    if type(body) is CopyBegun and body.from_disk_copy:
+        return msgspec.structs.replace(body, start=msgspec.structs.replace(body.start, outcomes=()))
+    return body
+
+
+class _PutsTwice(ReplicaLog):
+    __slots__ = ()
+
+    def put(self, name: str, key: bytes, stored: bytes, partition_count: int) -> None:
+        super().put(name, key, stored, partition_count)
+        super().put(name, key, stored, partition_count)
+
+
+def log_plain_puts_twice(node: Node) -> None:
+    """What needs no message to backups has more numbers in the log than in memory."""
+    node.log.__class__ = _PutsTwice
 
 
 class _PutsBehind(ReplicaLog):
@@ -291,6 +305,17 @@ def say_synced_too_early(node: Node) -> None:
     replace(node.grid.follower.held_acks, "_log", ReplicaLog(is_on=False))
 
 
+class _AnswersAtOnce(SyncGate):
+    def pass_on(self, effects: list[Effect]) -> list[Effect]:
+        answers = [each for each in effects if type(each) is Send and type(each.message) is MigrationAnswer]
+        return [*answers, *super().pass_on([each for each in effects if each not in answers])]
+
+
+def answer_commits_unsynced(node: Node) -> None:
+    """The destination of a migration says that it has committed before what it got is on its disk."""
+    node._sync_gate.__class__ = _AnswersAtOnce
+
+
 def tell_tables_unsynced(node: Node) -> None:
     """A master tells a table, and a member acknowledges one, that a power cut can take from it."""
     replace(node._sync_gate, "pass_on", lambda effects: effects)
@@ -302,69 +327,6 @@ def tell_tables_unsynced(node: Node) -> None:
 def copy_past_steps(node: Node) -> None:
     """A copy to the disk goes on although a step has consumed rows that it has yet to get."""
     node.log.note_step = lambda *_: None
-
-
-def _folder(kind: type[SimFolder]) -> type[World]:
-    """Return a world whose hosts have folders of this kind."""
-    return type(f"WorldOf{kind.__name__}", (World,), {"folder_type": kind})
-
-
-class _BelievesEveryBeginning(SimFolder):
-    """A replica begins with the first record that can be a beginning, although the log before that is gone."""
-
-    def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:
-        with patch.object(LogIndex, "begins", lambda self, lsn: True):
-            return super().read(image, at)
-
-
-class _BeginsTimesAnew(SimFolder):
-    """Times to live begin when a process reads its folder."""
-
-    def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:
-        with patch.object(LogAges, "now_of", lambda self, lsn, times: at.mono_ms):
-            return super().read(image, at)
-
-
-class _RemovesOneTooMany(SimFolder):
-    """The oldest segment that is needed is removed with those before it."""
-
-    def _end_sync(self, sync: SyncUnderWay) -> None:
-        note, last = self._writer.note_synced, self.files.numbers[-2]
-
-        def note_synced(lsn: int) -> int | None:
-            needed = note(lsn)
-            return needed if needed is None else min(needed + 1, last)
-
-        with patch.object(self._writer, "note_synced", note_synced):
-            super()._end_sync(sync)
-
-
-class _RemovesBeforeTheSync(SimFolder):
-    """Segments are removed as soon as a later one says that nothing needs them, and not when that is on the disk."""
-
-    def write(self, now: Millis, times: BlockTimes) -> None:
-        super().write(now, times)
-        synced = self._writer._synced_lsn
-        if (needed := self._writer.note_synced(self._last_lsn)) is not None:
-            for number in [each for each in self.files.numbers if each < needed]:
-                self.files.remove(number)
-        self._writer._synced_lsn = synced
-
-
-class _SaysSyncedTooEarly(SimFolder):
-    """A block says of all before it that it is on the disk."""
-
-    def write(self, now: Millis, times: BlockTimes) -> None:
-        self._writer._synced_lsn = self._last_lsn
-        super().write(now, times)
-
-
-class _TakesTheTailForTheEnd(SimFolder):
-    """A log ends where the last sync was, whatever was written behind that."""
-
-    def begin_process(self, cluster: str, wall_ms: Millis, shown: Millis) -> Restoration | None:
-        self.files.cut_power(Random(0))
-        return super().begin_process(cluster, wall_ms, shown)
 
 
 # --- disks that fail, or are full ---------------------------------------------------------------------------------------
@@ -428,6 +390,7 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "log-no-plain-puts": log_no_plain_puts,
     "log-no-outcomes": log_no_outcomes,
     "log-plain-puts-first": log_plain_puts_first,
+    "log-plain-puts-twice": log_plain_puts_twice,
     "take-the-smallest-position": take_the_smallest_position,
     "take-an-older-row": take_an_older_row,
     "count-rows-without-majority": count_rows_without_majority,
@@ -440,6 +403,7 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "restart-with-the-same-versions": restart_with_the_same_versions,
     "forget-what-was-read": forget_what_was_read,
     "forget-as-last-leaver": forget_as_last_leaver,
+    "copy-no-outcomes": _log_with(_without_outcomes),
     "copy-past-steps": copy_past_steps,
     "acknowledge-without-disk": acknowledge_without_disk,
     "leave-with-what-it-holds": leave_with_what_it_holds,
@@ -448,15 +412,6 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "acknowledge-unsynced": acknowledge_unsynced,
     "count-backups-unsynced": say_synced_too_early,
     "tell-tables-unsynced": tell_tables_unsynced,
+    "answer-commits-unsynced": answer_commits_unsynced,
 }
 """Name to what takes the rule out."""
-
-DISK_WORLDS: dict[str, type[World]] = {
-    "believe-every-beginning": _folder(_BelievesEveryBeginning),
-    "begin-times-anew": _folder(_BeginsTimesAnew),
-    "remove-one-segment-too-many": _folder(_RemovesOneTooMany),
-    "remove-segments-before-the-sync": _folder(_RemovesBeforeTheSync),
-    "say-synced-too-early": _folder(_SaysSyncedTooEarly),
-    "forget-what-is-not-synced": _folder(_TakesTheTailForTheEnd),
-}
-"""Name to the world that does so."""

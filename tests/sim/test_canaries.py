@@ -10,9 +10,10 @@ from phalanx_proof.sim.result import repeat_command
 from phalanx_proof.sim.run import run
 from planted_bugs import CANARIES
 from planted_bugs.cuts import CUT_CANARIES
-from planted_bugs.disk import DISK_CANARIES, DISK_WORLDS
+from planted_bugs.disk import DISK_CANARIES
 from planted_bugs.driver import DRIVER_CANARIES
 from planted_bugs.eviction import EVICTION_CANARIES
+from planted_bugs.folders import DISK_WORLDS
 from planted_bugs.idle import IDLE_CANARIES
 from planted_bugs.journals import JOURNAL_CANARIES
 from planted_bugs.leases import LEASE_CANARIES

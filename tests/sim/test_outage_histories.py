@@ -4,7 +4,8 @@ import pytest
 
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.result import Result
-from planted_bugs.disk import DISK_CANARIES, DISK_WORLDS
+from planted_bugs.disk import DISK_CANARIES
+from planted_bugs.folders import DISK_WORLDS
 from support.planted import assert_found, find, is_sound
 
 LOG_OF = {
@@ -27,11 +28,13 @@ LOG_OF = {
     "log-no-plain-puts": Profile.DEFAULT,
     "log-no-outcomes": Profile.DEFAULT,
     "log-plain-puts-first": Profile.DEFAULT,
+    "log-plain-puts-twice": Profile.DEFAULT,
+    "copy-no-outcomes": Profile.OUTAGE,
     "copy-past-steps": Profile.OUTAGE,
     "believe-every-beginning": Profile.OUTAGE,
     "begin-times-anew": Profile.OUTAGE,
+    "take-errors-for-the-end": Profile.RESTART,
     "remove-one-segment-too-many": Profile.OUTAGE,
-    "remove-segments-before-the-sync": Profile.OUTAGE,
     "say-synced-too-early": Profile.OUTAGE,
 }
 """Bugs of logs, to the profile whose histories have what the log misses."""
@@ -52,6 +55,15 @@ RESTARTS = (
     "forget-what-is-not-synced", "take-back-whatever-is-there",
 )  # fmt: skip
 
+UNIQUE = {
+    "restart-with-the-same-versions": (Profile.OUTAGE, "a restart uses no version of a row again"),
+    "begin-clocks-anew": (Profile.RESTART, "stamps grow over restarts"),
+    "keep-a-segment": (Profile.RESTART, "a log is no longer than what is needed"),
+    "forget-what-is-kept": (Profile.RESTART, "nothing that is needed is removed with a segment"),
+    "remove-segments-before-the-sync": (Profile.RESTART, "nothing that is needed is removed with a segment"),
+}
+"""Bugs that are found before anything is lost by them: to the profile, and to what its histories say then."""
+
 COPIES = {"admit-copied-folders": {"no two members have one folder"}}
 """Bugs with folders that were put back, copied or moved, to what a history of restarts says then."""
 
@@ -63,11 +75,13 @@ UNSEEN = {
     "count-rows-without-majority",
     "count-backups-unsynced",
     "take-the-smallest-position",
-    "restart-with-the-same-versions",
     "restart-without-majority",
+    "reserve-no-stamps",
+    "believe-the-cache",
+    "answer-commits-unsynced",
     "forget-what-was-read",
 }
-"""Bugs that no drawn history tells of yet; tests of plans and of what is handed on do."""
+"""Bugs that no drawn history tells of yet; tests of plans, of what is handed on, and of clocks do."""
 
 
 def tells(result: Result) -> bool:
@@ -76,7 +90,7 @@ def tells(result: Result) -> bool:
 
 
 def test_every_bug_of_the_disk_has_an_expectation() -> None:
-    assert {*LOG_OF, *FAILING, *RESTARTS, *COPIES, *PROMISES, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
+    assert {*LOG_OF, *FAILING, *RESTARTS, *UNIQUE, *COPIES, *PROMISES, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
 
 
 @pytest.mark.parametrize("canary", LOG_OF)
@@ -85,6 +99,7 @@ def test_a_log_that_does_not_give_the_replicas_in_memory_is_found(canary: str) -
     wrong = {each.what for each in found.violations}
     assert wrong & {
         "reading a log back gives the replicas in memory",
+        "nothing that is needed is removed with a segment",
         "a member never fails",
     }  # or it cannot be read at all
 
@@ -92,6 +107,12 @@ def test_a_log_that_does_not_give_the_replicas_in_memory_is_found(canary: str) -
 @pytest.mark.parametrize("canary", FAILING)
 def test_a_disk_that_fails_or_is_full_is_handled_wrongly(canary: str) -> None:
     assert_found(canary, Profile.DISKS, range(60), FAILING[canary])
+
+
+@pytest.mark.parametrize("canary", UNIQUE)
+def test_what_is_used_twice_or_removed_too_early_is_found_at_once(canary: str) -> None:
+    profile, what = UNIQUE[canary]
+    assert_found(canary, profile, range(120), {what})
 
 
 @pytest.mark.parametrize("canary", COPIES)

@@ -1,5 +1,7 @@
 """Histories in which processes come back with their folders: one by one, all together, and all together while the cluster is split."""
 
+from collections import Counter
+
 import pytest
 
 from phalanx_proof.sim.options import Profile
@@ -14,4 +16,7 @@ SEEDS = {Profile.RESTART: 1_400, Profile.OUTAGE: 1_400, Profile.POWER_CUTS: 0}
 def test_processes_come_back_with_their_folders_and_nothing_is_lost(profile: Profile, block: int) -> None:
     first = SEEDS[profile] + 6 * block
     results = play_all(range(first, first + 6), profile)
+    counts = sum((Counter(result.counts) for result in results), Counter[str]())
+    assert counts["judged removals"] > 0
+    assert profile is not Profile.RESTART or counts["judged logs"] > 0
     assert profile is Profile.RESTART or sum(result.faults.get("outage", 0) for result in results) > 3

@@ -34,7 +34,7 @@ class FaultKind(enum.StrEnum):
     ROT = "rot"
     """As CRASH, and something of the host's folder is not as it was, although it was synced: some bits ("bits"), a sector, which is
     zero ("sector"), a segment, which cannot be read ("segment"), or all of it is gone ("folder"). A folder that a process refuses is
-    emptied by an operator."""
+    emptied by an operator, or (`nth` is not 0) cut where it is damaged, if what is before that is complete."""
     FOLDER_OLD = "folder-old"
     """The host's folder is copied. After `nth` milliseconds the process ends, and starts again after `lasts_ms` with that copy."""
     FOLDER_COPY = "folder-copy"
@@ -90,7 +90,8 @@ class FaultKind(enum.StrEnum):
     DISK = "disk"
     """What members on the host record within `lasts_ms` is missing in its event log. Nothing else is another history."""
     DISK_FAILS = "disk-fails"
-    """Nothing more is written to the folder of the member; it is told so. `lasts_ms`: as for CRASH, from when it has left."""
+    """Nothing more is written to the folder of the member; it is told so. `lasts_ms`: as for CRASH, from when it has left. If processes
+    begin with what is in folders, an operator has to say that this one can be used again."""
     DISK_FULL = "disk-full"
     """The folder of the member has no room for growth for `lasts_ms`; it is told so."""
     LOSE_LOG = "lose-log"

@@ -27,6 +27,7 @@ from phalanx_proof.sim.checkers.memory_checker import MemoryChecker
 from phalanx_proof.sim.checkers.merged_data import MergedDataChecker
 from phalanx_proof.sim.checkers.protection_checker import ProtectionChecker
 from phalanx_proof.sim.checkers.table_checker import check_zones
+from phalanx_proof.sim.checkers.version_checker import VersionChecker
 from phalanx_proof.sim.checkers.view_checker import ViewChecker
 from phalanx_proof.sim.cluster.faults import CRASHED_WITH_ALL
 from phalanx_proof.sim.cluster.folder import UNSYNCED_MS
@@ -71,6 +72,7 @@ class Judges:
             is_promised=options.lease_ms > 0,
         )
         self._disks = DiskChecker(findings, evidence.failed_disks, workload.operations)
+        self._versions = VersionChecker(findings)
         always: list[Checker] = [
             MastershipChecker(findings), evidence.majorities, ClearChecker(findings), self._last_leavers, evidence.tables,
             ViewChecker(findings), self._losses, self._commits, self._disks,
@@ -81,6 +83,7 @@ class Judges:
             (options.protection.majority, acknowledgements),
             (options.max_entries, evidence.evictions),
             (options.memory_limit, self.memory),
+            (options.restarts, self._versions),
         ]
         self._checkers = always + [checker for is_wanted, checker in wanted if is_wanted]
         workload.on_refusal = self.memory.on_refusal
@@ -137,6 +140,8 @@ class Judges:
         self.evidence.tables.on_table(node.this, table, view, alive, now, node.membership.master)
         self._losses.on_table(node.this, table, now)
         self._disks.on_table(node.this, table)
+        if self._options.restarts:
+            self._versions.on_table(node.this, table, now)
         if commits := self._commits.new_commits(node.this, table, view):
             partitions, purged = [partition for partition, _ in commits], purged_to(living)
             peeks = {member_on(other): peek_at(other, partitions, purged) for other in living}
@@ -174,7 +179,7 @@ class Judges:
         # Who left before it had joined can be the next process of a voter that its cluster had removed.
         self.are_votes_gone = self.are_votes_gone or has_crashed or how.startswith("left")
         # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
-        # Sides of a cut are not told apart yet by what they have on disk: that is measured in a profile of its own.
+        # Who ends with all others comes back with its folder. It counts in the profile in which all do so, whatever their sides were.
         goes_on = self._options.profile is Profile.POWER_CUTS and how == CRASHED_WITH_ALL
         if (has_crashed and not goes_on) or (has_left and self._leaves_nobody(member, leaving)):
             self.evidence.survival.on_ended(host.address)

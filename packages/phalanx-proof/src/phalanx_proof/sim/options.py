@@ -159,6 +159,8 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether members have folders, to which they write."""
     restarts: bool = False
     """Whether a process begins with what is in the folder of its host; False: with an empty folder."""
+    bounds_logs: bool = False
+    """Whether it is judged at rest how long logs are: all is copied to the disks for that."""
     always: bool = False
     """Whether writes of all maps wait for their syncs."""
     kept_calls: tuple[tuple[int, int], ...] | None = None

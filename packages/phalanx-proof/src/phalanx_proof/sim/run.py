@@ -18,6 +18,7 @@ from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.findings import Violation
 from phalanx_proof.sim.cluster.faults import Faults
 from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.log_sizes import BOUNDED, judge_sizes
 from phalanx_proof.sim.durations import Measures
 from phalanx_proof.sim.event_logs import EventLogs, Trace
 from phalanx_proof.sim.history.request_ids import ADMIN_FROM
@@ -198,6 +199,10 @@ class _Run:
             joined = [host for host in world.hosts if host.has_joined]
             for program in self._programs:
                 program.judge(joined, world.now)
+        if self._options.bounds_logs and not world.is_over:
+            self._judges.evidence.counts["judged logs"] = judge_sizes(
+                world, lambda host, why: self.on_wrong_log(host, BOUNDED, why, world.now)
+            )
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload
@@ -205,6 +210,8 @@ class _Run:
         if world.points_reached:
             counts["points reached"] = world.points_reached
         counts["refused folders"] = world.refused_folders
+        counts["repaired folders"] = sum(host.repaired_folders for host in world.hosts)
+        counts["judged removals"] = sum(host.folder.watch.judged for host in world.hosts if host.folder is not None)
         for program in self._programs:
             counts.update(program.counts())
         counts["faults at migrations"] = self._faults.at_migrations
@@ -301,6 +308,9 @@ class _Run:
         self._judges.evidence.findings.add(
             now, "reading a log back gives the replicas in memory", f"{host.member}: {why}"
         )
+
+    def on_wrong_log(self, host: Host, what: str, why: str, now: Millis) -> None:
+        self._judges.evidence.findings.add(now, what, f"{host.member or host.address}: {why}")
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         trace_text = "".join(traceback.format_exception(error)[-4:])

@@ -43,10 +43,10 @@ def find_difference(node: Node, replay: Replay, now: Millis) -> str:
     for partition, replica in held.items():
         if why := compare_replicas(replica, replay.replicas[partition], now):
             return f"partition {partition}: {why}"
-    return _compare_kept(node.data_merging.orphaned, replay.orphaned, now)
+    return compare_kept(node.data_merging.orphaned, replay.orphaned, now)
 
 
-def _compare_kept(memory: OrphanedReplicas, disk: OrphanedReplicas, now: Millis) -> str:
+def compare_kept(memory: OrphanedReplicas, disk: OrphanedReplicas, now: Millis) -> str:
     """Return in what the replicas that wait for a merge differ first; empty: in nothing."""
     here, there = [{side.former: side.replicas for side in each.unmerged()} for each in (memory, disk)]
     for former in sorted(here.keys() | there.keys()):

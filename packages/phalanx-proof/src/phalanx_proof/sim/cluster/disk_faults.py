@@ -6,6 +6,7 @@ from phalanx.common.disk_state import DiskState
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import known
 from phalanx.machine.inputs import DiskChecked
+from phalanx_proof.sim.cluster.folder import UNSYNCED_MS
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
 
@@ -23,7 +24,9 @@ class DiskFaults:
         self._failed = failed
 
     def fail(self, host: Host) -> None:
-        """Let nothing more be written to the disk. The next process at this host has another one."""
+        """Let nothing more be written to the disk. The next process at this host has another one, or a folder that an operator repairs."""
+        if host.folder is not None:
+            host.folder.gone_from = self._world.now - UNSYNCED_MS
         known(host.disk, "members have disks", host=host).fail()
         self._tell(host, host.running_node.this)
 

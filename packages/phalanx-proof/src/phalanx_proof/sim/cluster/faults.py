@@ -266,11 +266,16 @@ class Faults:
             folder.draw_crash(fault.what, fault.nth)
 
     def _rot(self, fault: Fault, host: Host) -> None:
+        folder = known(host.folder, "a process that runs has a folder", host=host)
+        if fault.nth and fault.what != "folder":
+            # What is cut off was there from any time on.
+            folder.is_cut_where_hurt, folder.gone_from = True, 0
         self._world.crash(host, fault.lasts_ms)
+        folder.gone_from = None
         if fault.what == "folder":
             host.empty_folder()
-        elif host.folder is not None:
-            host.folder.hurt(fault.what)
+        else:
+            folder.hurt(fault.what)
 
     def _end_all(self, fault: Fault) -> None:
         """Let all processes end, and each begin again at a time of its own."""
@@ -323,6 +328,9 @@ class Faults:
                 return host.node is not None and host.folder is not None
             case FaultKind.ROT | FaultKind.FOLDER_OLD:
                 return host.node is not None and self._world.joined_count() > 2
+            case FaultKind.DISK_FAILS if self._world.options.restarts:
+                others = [other for other in self._world.hosts if other.folder is not None and other.folder.has_failed]
+                return host.has_joined and self._world.joined_count() > 2 and not others
             case FaultKind.FOLDER_COPY | FaultKind.FOLDER_SWAP:
                 return host.has_joined and other is not None and other.has_joined and self._world.joined_count() > 2
             case FaultKind.CRASH | FaultKind.POWER | FaultKind.MEMORY:

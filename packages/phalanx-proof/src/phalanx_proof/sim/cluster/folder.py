@@ -10,20 +10,24 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.disk_state import DiskState
+from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.ids import MemberId, Millis, address_of, member_id
 from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
 from phalanx.disk.blocks import PAGE_BYTES, BlockTimes
+from phalanx.disk.cutting import cut_at_damage
 from phalanx.disk.log_writer import LogOwner, LogWriter
 from phalanx.disk.reading import StartTimes, find_clock_start, replay_log
 from phalanx.disk.replay import Replay
-from phalanx.disk.restoring import Restoration, restore
+from phalanx.disk.restoring import Restoration, disown, restore
 from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.wire.disk_records import LogRecord
 from phalanx_proof.sim.cluster.disk import SimDisk
-from phalanx_proof.sim.cluster.disk_contents import compare_replicas
+from phalanx_proof.sim.cluster.disk_contents import compare_kept, compare_replicas
+from phalanx_proof.sim.cluster.log_watch import LogWatch
 from phalanx_proof.sim.cluster.sector_disk import Image, Places, SectorDisk
 
 SEGMENT_RECORDS = 40
@@ -34,6 +38,8 @@ SYNC_INTERVAL_MS: Millis = 200
 SLOWEST_SYNC_MS: Millis = 50
 DISK_LAG_MS: Millis = 230
 """As the setting `disk_lag_ms` of a member, and so short that some syncs take longer."""
+REMOVED = "nothing that is needed is removed with a segment"
+STAMPED = "stamps grow over restarts"
 UNSYNCED_MS = SYNC_INTERVAL_MS + SLOWEST_SYNC_MS
 """What was written longer ago is on the disk."""
 
@@ -91,12 +97,26 @@ class SimFolder(SimDisk):
         self.crash_point: CrashPoint | None = None
         self.is_hurt = False
         """Whether it is not as it was written and synced."""
+        self.is_cut_where_hurt = False
+        """Whether an operator uses what is before the damage, as far as that is complete."""
+        self.has_failed = False
+        """Whether its disk has failed, and no operator has said since that a process can start with it."""
+        self._cut_start = 0
+        """The last start that has written to it before it was cut where it was damaged; 0: it never was."""
         self.gone_from: Millis | None = None
         """Since when what is written to it can be gone when its process ends: there is a copy, with which one begins; None: nothing can."""
         self._unreadable = -1
         """The segment that the disk does not give back; -1: none is."""
         self.wrong: str = ""
         """What was wrong with what was read last; empty: nothing was."""
+        self.violations: list[tuple[str, str]] = []
+        """What has been wrong with the log since it was asked last: properties that did not hold, and the facts."""
+        self.watch = LogWatch({})
+        self._boot = ""
+        self._shown: Millis = 0
+        """What the clock of the machine showed when the last block was written."""
+        self._last_clock = 0
+        """The clock of the grid by the last block that the present process has read; 0: it has read none."""
         self.cut_records = 0
         """How many records that were written have been cut off since the beginning."""
         self._starts = 0
@@ -149,6 +169,8 @@ class SimFolder(SimDisk):
         appended = self._writer.take(times)
         for lsn, record in enumerate(appended.records, appended.first_lsn):
             self.written[lsn] = record, times.mono_ms
+        self.watch.note(appended.records)
+        self._shown = times.mono_ms
         self._writer.write(appended, times, self)
         self._follow(appended, times.mono_ms)
         self._followed_lsn = appended.last_lsn
@@ -235,9 +257,28 @@ class SimFolder(SimDisk):
         self.synced_lsn = sync.lsn
         self.log.note_synced(sync.lsn)
         needed = self._writer.note_synced(sync.lsn)
-        for number in self.files.numbers if needed is not None else ():
-            if number < needed:  # type: ignore[operator]  # it is there
-                self.files.remove(number)
+        if needed is not None:
+            self._remove_before(needed, sync.lsn)
+
+    def _remove_before(self, needed: int, synced_lsn: int) -> None:
+        numbers = [number for number in self.files.numbers if number < needed]
+        for number in numbers:
+            self.files.remove(number)
+        if not numbers or self.is_hurt or self.differs or not self.watch.count_removal():
+            return
+        self.watch.judged += 1
+        self.watch.follow(self.written, synced_lsn)
+        at = StartTimes(self._boot, self._shown, self._shown)
+        try:
+            found, replay = self.read(self.files.synced(), at)
+        except PhalanxError as error:
+            why = str(error)
+        else:
+            why = find_difference_of(self.watch.synced, replay, self._shown)
+            if found.end is None or found.end.lsn <= synced_lsn:
+                why = f"what is read ends before record {synced_lsn}: {found}"
+        if why:
+            self.violations.append((REMOVED, f"without segments {numbers} and what is not synced: {why}"))
 
     def cut_power(self, now: Millis) -> None:
         """Lose what is not synced, as far as the disk does not have it by chance. No process runs."""
@@ -245,6 +286,42 @@ class SimFolder(SimDisk):
         self.files.cut_power(self._chance)
         self._dirty_since = self._sync = None
         self.boots += 1
+
+    def fail(self) -> None:
+        """Let a sync fail: of what was not synced, the disk has this and that, and nothing more is written to it."""
+        super().fail()
+        self.has_failed = True
+        self.files.cut_power(self._chance)
+        self._dirty_since = self._sync = None
+
+    def repair(self) -> bool:
+        """Do what an operator does with a folder that a process refuses. Return whether the next process can start with it."""
+        if self.has_failed:
+            self.has_failed, self.differs, self.state = False, False, DiskState.OK
+            self.gone_from = None
+            self._read_anew()
+            return True
+        cut = cut_at_damage(self._segments(self.files.latest()), self.store) if self.is_cut_where_hurt else None
+        if cut is None or cut.found.end is None:
+            return False
+        end_lsn = cut.found.end.lsn
+        self.files = SectorDisk({number: bytes(content) for number, content in cut.segments.items()})
+        self.written = {lsn: each for lsn, each in self.written.items() if lsn < end_lsn}
+        self.watch = LogWatch(self.written)
+        self._cut_start, self._last_lsn = self._starts, end_lsn - 1
+        self.is_hurt, self._unreadable, self.synced_lsn = False, -1, 0
+        self._read_anew()
+        return True
+
+    def _read_anew(self) -> None:
+        """Let the next process read it as one that another boot has written, and compare that with all records."""
+        self.replay, self._followed_lsn = Replay(), 0
+        self.watch.begin_anew()
+        self.move()
+
+    def disown(self, replay: Replay, member: MemberId) -> None:
+        """Let what was cut where it was damaged be that of a stranger. `member`: who has written it."""
+        disown(replay, member_id(address_of(member), f"repaired-{self.store.hex()}"))
 
     def hurt(self, what: str) -> None:
         """Let the disk forget something that was synced. No process runs. `what`: "bits", "sector" or "segment"."""
@@ -263,6 +340,7 @@ class SimFolder(SimDisk):
         self.files, self.store, self._starts = SectorDisk(copy.image), copy.store, copy.starts
         self.written = dict(copy.written)
         self.replay, self._followed_lsn = Replay(), 0
+        self.watch = LogWatch(self.written)
         self.synced_lsn, self._unreadable = 0, -1
         self.move()
 
@@ -279,14 +357,19 @@ class SimFolder(SimDisk):
 
     def begin_process(self, cluster: str, wall_ms: Millis, shown: Millis) -> Restoration | None:
         """Read what earlier processes have written; None: that is nothing of use. Raises `PhalanxError`."""
-        at = StartTimes(f"boot {self.boots}", wall_ms, shown)
+        self._boot = f"boot {self.boots}"
+        at = StartTimes(self._boot, wall_ms, shown)
         self.log.take()  # what was not written is lost with the process that had made it
-        self._starts += 1
+        if self.has_failed:
+            raise UsageError("its disk has failed")
         self.files.end_sync(self.files.begin_sync())  # as members do before they read
         self._dirty_since = self._sync = self._head = self._spare = None
         image = self.files.latest()
         found, replay = self.read(image, at)
         self._judge(found, replay, at)
+        if found.newest is not None and found.newest.start <= self._cut_start:
+            self.disown(replay, found.newest.member)
+        self._starts += 1
         store = StoreStart(self.store.hex(), self._starts)
         first = ReplicaLog(store=store)
         restoration = restore(replay, find_clock_start(found, replay, at), first)
@@ -301,15 +384,17 @@ class SimFolder(SimDisk):
 
     def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:
         """Read files back. Raises `PhalanxError`."""
-        segments: dict[int, Buffer | None] = dict(image)
-        if self._unreadable in segments:
-            segments[self._unreadable] = None
+        segments = self._segments(image)
         found = scan(segments, self.store)
         return found, replay_log(segments, self.store, found, at)
 
+    def _segments(self, image: Image) -> dict[int, Buffer | None]:
+        """Return what the disk gives back of each file; None: nothing."""
+        return {number: content if number != self._unreadable else None for number, content in image.items()}
+
     def begin_log(self, now: Millis, member: MemberId, times: BlockTimes) -> None:
         """Begin the log of the process that has read the folder. Raises `Crash`."""
-        self._dirty_since = now
+        self._dirty_since, self._shown = now, times.mono_ms
         self._begin_segment(member, times)
         for number in self._unused:
             self.files.remove(number)
@@ -318,9 +403,26 @@ class SimFolder(SimDisk):
         self._first, self._unused = [], ()
         self.write(now, times)
 
+    def why_too_long(self, lsn: int) -> str:
+        """Return why there are more segments than what begins behind a record needs; empty: there are not."""
+        segments = self._writer.segments
+        needed = [each.number for each in segments if each is segments[0] or each.first_lsn > lsn]
+        if len(needed) < len(segments):
+            return f"all begins behind record {lsn}, and there are {segments}"
+        head, spare = self._head, self._spare
+        known = {*needed, *(each.number for each in (head, spare) if each is not None)}
+        extra = [number for number in self.files.numbers if number not in known]
+        return f"nothing needs segments {extra}" if extra else ""
+
+    def judge_clock(self, next_stamp: int) -> None:
+        """Judge the first stamp that the process which has read the folder would give."""
+        if why := self.watch.why_clock_is_wrong(next_stamp, self._last_clock):
+            self.violations.append((STAMPED, why))
+
     def _judge(self, found: LogScan, replay: Replay, at: StartTimes) -> None:
         """Judge what was read, and go on from there."""
         last = found.end.lsn - 1 if found.end is not None else 0
+        self._last_clock = found.times.clock if found.times is not None else 0
         self.wrong = ""
         if self.is_hurt and last < self._last_lsn and found.torn is None:
             self.wrong = (
@@ -339,6 +441,7 @@ class SimFolder(SimDisk):
             return  # that was told when it was written
         if cut or jumped_ms or self._followed_lsn < max(self.written, default=0):
             self.replay = Replay()
+            self.watch.begin_anew()
             for lsn, (record, shown) in self.written.items():
                 self.replay.take(lsn, record, shown)
         self.wrong = self.wrong or find_difference_of(self.replay, replay, at.mono_ms)
@@ -362,6 +465,8 @@ def find_difference_of(expected: Replay, read: Replay, now: Millis) -> str:
     for partition, replica in expected.replicas.items():
         if why := compare_replicas(replica, read.replicas[partition], now):
             return f"partition {partition}, here all records for memory: {why}"
+    if why := compare_kept(expected.orphaned, read.orphaned, now):
+        return f"{why} (here all records for memory)"
     if expected.index.cluster != read.index.cluster:
         return f"the cluster is {expected.index.cluster} by all records, and was read as {read.index.cluster}"
     return ""

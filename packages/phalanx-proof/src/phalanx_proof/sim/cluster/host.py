@@ -70,6 +70,8 @@ class Host:
         """The same, if it outlives the process."""
         self.has_lost_folder = False
         """Whether what an earlier process had in its folder is gone."""
+        self.repaired_folders = 0
+        """How often an operator has repaired its folder, which was refused."""
         self.crash_back_ms: Millis = 1
         """After how long a process starts again that has ended within a write to its folder."""
         self.partition_count = 0
@@ -100,6 +102,13 @@ class Host:
     def empty_folder(self) -> None:
         """Let the next process begin with an empty folder, as an operator does where one is refused."""
         self.folder, self.has_lost_folder = None, True
+
+    def repair_folder(self) -> None:
+        """Do what an operator does with a folder that was refused: repair it, or empty it."""
+        if self.folder is not None and self.folder.repair():
+            self.repaired_folders += 1
+        else:
+            self.empty_folder()
 
     def empty_copied_folder(self) -> bool:
         """Do so if there are two of this folder. Return whether there are."""

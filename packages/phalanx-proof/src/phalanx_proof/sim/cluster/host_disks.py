@@ -51,7 +51,14 @@ class HostDisks:
             if not disk.differs:
                 self._note_difference(host, str(error))
         self._plan_sync(host)
+        if host.folder is not None:
+            self._tell_wrong(host, host.folder)
         return None
+
+    def _tell_wrong(self, host: Host, folder: SimFolder) -> None:
+        for what, why in folder.violations:
+            self._observer.on_wrong_log(host, what, why, self._queue.now)
+        folder.violations.clear()
 
     def compare(self, host: Host, node: Node) -> None:
         """Compare what reading a member's log back gives with what it has in memory."""
@@ -75,6 +82,7 @@ class HostDisks:
         if folder.synced_lsn > folder.known_lsn:
             folder.known_lsn = folder.synced_lsn
             self._feed(host, host.node.this, Synced(folder.synced_lsn))
+        self._tell_wrong(host, folder)
         self._plan_sync(host)
 
     def _times(self, host: Host, node: Node) -> BlockTimes:
@@ -106,6 +114,8 @@ class HostDisks:
 
     def begin_log(self, host: Host, folder: SimFolder, node: Node) -> Crash | None:
         """Begin the log of a process that has read its folder. Return how the process ends within that; None: it goes on."""
+        folder.judge_clock(node.clock.next(host.clock(self._queue.now)))
+        self._tell_wrong(host, folder)
         try:
             folder.begin_log(self._queue.now, node.this, self._times(host, node))
         except Crash as crash:

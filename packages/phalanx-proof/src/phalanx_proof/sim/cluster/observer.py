@@ -40,5 +40,8 @@ class Observer(Protocol):
     def on_log_differs(self, host: Host, why: str, now: Millis) -> None:
         """Report that reading a member's log back does not give the replicas that it has in memory."""
 
+    def on_wrong_log(self, host: Host, what: str, why: str, now: Millis) -> None:
+        """Report a property of a member's log that does not hold, and why."""
+
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         """Report an error that a member raised, which it must never do."""

@@ -111,6 +111,10 @@ class SectorDisk:
                     files[number][sector * SECTOR : (sector + 1) * SECTOR] = content
             yield {number: bytes(data) for number, data in files.items()}
 
+    def synced(self) -> Image:
+        """Return what is on the disk if nothing of what was not synced is."""
+        return {number: bytes(data) for number, data in self._synced.items()}
+
     def latest(self) -> Image:
         """Return everything that was written, as the system shows it."""
         files = {number: bytearray(data) for number, data in self._synced.items()}

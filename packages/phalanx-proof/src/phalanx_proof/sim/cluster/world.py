@@ -48,8 +48,8 @@ CODEC_CHECK_EVERY = 128
 DIVIDED_AT_ONCE = 3
 """Entries that a division of a partition sorts in one turn: histories have few entries, and much is to happen between
 turns."""
-EMPTIED_AFTER_MS: Millis = 500
-"""So long it takes an operator to empty a folder that is damaged."""
+REPAIRED_AFTER_MS: Millis = 500
+"""So long it takes an operator to repair or to empty a folder that is refused."""
 ROWS_AT_ONCE = 1
 """Pages of staged rows, or events of a cleared journal, in one turn: each is a part of its own."""
 
@@ -76,7 +76,7 @@ class World:
         self.seed_answers = SeedAnswers(options, self.queue.call_at, lambda: self.queue.now, self.feed)
         self.inputs = 0
         self.refused_folders = 0
-        """How often a process did not start because its folder was damaged."""
+        """How often a process did not start because its folder was damaged, or its disk had failed."""
         self.points_reached = 0
         """How many faults that waited for a message have happened."""
         self.is_over = False
@@ -281,10 +281,10 @@ class World:
         try:
             restoration = self._disks.open(host) if after is None else None
         except PhalanxError as error:
-            if host.folder is not None and host.folder.is_hurt:
+            if host.folder is not None and (host.folder.is_hurt or host.folder.has_failed):
                 self.refused_folders += 1
-                host.empty_folder()
-                self.start_later(host, EMPTIED_AFTER_MS)
+                host.repair_folder()
+                self.start_later(host, REPAIRED_AFTER_MS)
             else:
                 self._observer.on_broken(host, error, self.now)
             return

@@ -24,9 +24,10 @@ def add_restarts(options: HistoryOptions) -> HistoryOptions:
         else each
         for each in options.faults
     )
-    for draw in (_draw_crashes_in_writing, _draw_clock_steps, _draw_rot, _draw_folders):
+    for draw in (_draw_crashes_in_writing, _draw_clock_steps, _draw_rot, _draw_folders, _draw_failures):
         faults = (*faults, *draw(options))
-    return _with_folders(options, with_stops(faults, options.seed), rng)
+    drawn = _with_folders(options, with_stops(faults, options.seed), rng)
+    return msgspec.structs.replace(drawn, bounds_logs=options.seed % 4 == 1)
 
 
 def with_stops(faults: Iterable[Fault], seed: int) -> tuple[Fault, ...]:
@@ -80,7 +81,23 @@ def _draw_rot(options: HistoryOptions) -> list[Fault]:
         return []
     what = rng.choice(("bits", "sector", "segment", "folder"))
     at, host = rng.randrange(options.duration_ms // 3, options.duration_ms), rng.randrange(options.hosts)
-    return [Fault(at, FaultKind.ROT, host, lasts_ms=rng.choice((1, 200, 2_000)), what=what)]
+    lasts_ms = rng.choice((1, 200, 2_000))
+    is_repaired = Random(f"operator cuts:{options.seed}").random() < 0.5
+    return [Fault(at, FaultKind.ROT, host, lasts_ms=lasts_ms, what=what, nth=int(is_repaired))]
+
+
+def _draw_failures(options: HistoryOptions) -> list[Fault]:
+    """Draw, for a quarter of the histories, disks that fail, one after another: an operator lets processes start with these folders."""
+    rng = Random(f"failures:{options.seed}")
+    if rng.random() < 0.75:
+        return []
+    return [
+        Fault(
+            rng.randrange(options.duration_ms), FaultKind.DISK_FAILS, rng.choice((MASTER, rng.randrange(options.hosts))),
+            lasts_ms=rng.choice((1, 500, 3_000)),
+        )
+        for _ in range(rng.choice((1, 1, 3)))
+    ]  # fmt: skip
 
 
 def _draw_folders(options: HistoryOptions) -> list[Fault]:

@@ -265,6 +265,10 @@ class _Watch:
         """Fail the scenario: a member's log lacks something."""
         raise AssertionError(f"reading the log of {host.member} back does not give what it has in memory: {why}")
 
+    def on_wrong_log(self, host: Host, what: str, why: str, now: Millis) -> None:
+        """Fail the scenario: a property of a member's log does not hold."""
+        raise AssertionError(f"{what}, and not at {host.member}: {why}")
+
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         problem = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"
         if problem not in self._stage.problems:
