@@ -183,15 +183,14 @@ class DurableCluster(ChaosCluster):
     async def forget(self, place: int) -> None:
         """Say, as an operator, that the folder that the member at a place had never comes back, if the cluster awaits it."""
         address = Address(f"127.0.0.1:{self._ports[place]}")
-        serving = self.in_phase(ChaosPhase.READY)[0]
-        inquirer = self._inquirer(serving)
-
-        is_awaited = False
+        is_awaited, serving = False, self.in_phase(ChaosPhase.READY)[0]
 
         def is_out_of_the_list() -> bool:
-            nonlocal is_awaited
+            nonlocal is_awaited, serving
+            # Others end by themselves, too, when their disks have failed.
+            serving = next(each for each in self.in_phase(ChaosPhase.READY) if each.process.is_running)
             try:
-                reply = inquirer.members()
+                reply = self._inquirer(serving).members()
             except UnavailableError:  # a member whose disk fails breaks off all connections
                 return False
             is_awaited = address in [address_of(each.member) for each in reply.away]
