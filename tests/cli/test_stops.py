@@ -76,7 +76,7 @@ def test_what_has_no_backup_waits_for_the_member_that_was_stopped(cluster: Clust
     check(cluster, expected)
 
 
-@pytest.mark.rows("DU-58")
+@pytest.mark.rows("DU-58", "D-16")
 def test_two_of_three_that_were_stopped_at_once_go_on(cluster: Cluster) -> None:
     stored = three_members(cluster, "--backup-count=1")
     expected = fill(cluster)

@@ -197,6 +197,7 @@ def test_whatever_a_crash_leaves_has_everything_synced_and_is_never_damage(seed:
     assert find_wrong_after_crashes(seed, STEPS, most) == ""
 
 
+@pytest.mark.rows("D-11", "D-19")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("seed", "most"), [(1, 5), *[pytest.param(seed, 60, marks=pytest.mark.long) for seed in range(2, 6)]]
@@ -205,6 +206,7 @@ def test_a_log_that_was_cut_and_continued_can_crash_again(seed: int, most: int) 
     assert find_wrong_after_two_crashes(seed, 60, most) == ""
 
 
+@pytest.mark.rows("D-3")
 @pytest.mark.parametrize("seed", [1, *[pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 40)]])
 def test_every_damaged_sector_is_told_unless_nothing_is_missing(seed: int) -> None:
     assert [wrong for writer in synced_logs(seed) if (wrong := find_wrong_with_damage(writer))] == []
@@ -306,6 +308,7 @@ def find_anything_wrong(seeds: int) -> str:
     return ""
 
 
+@pytest.mark.rows("D-3", "D-10", "D-19", "D-20")
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.removeprefix("plant_"))
 def test_what_a_reader_could_do_wrong_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

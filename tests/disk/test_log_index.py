@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ def begins_by_brute_force(log: list[Line], partition: int) -> tuple[set[int], in
     return {each for each in (replica, arriving, to_disk) if each}, replica
 
 
+@pytest.mark.rows("D-8")
 @given(lines)
 def test_needed_is_what_the_model_needs(log: list[Line]) -> None:
     index = LogIndex(KnownCluster(), {})

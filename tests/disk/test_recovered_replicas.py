@@ -84,6 +84,7 @@ class Writer:
         return ""
 
 
+@pytest.mark.rows("D-1")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("seed", "most"), [(1, FEW), (2, FEW), *[pytest.param(seed, MANY, marks=pytest.mark.long) for seed in range(3, 7)]]

@@ -38,6 +38,7 @@ def lsns(image: Image) -> list[int]:
     return list(read_log(image)[1])
 
 
+@pytest.mark.rows("D-15")
 def test_nothing_is_an_empty_log() -> None:
     for image in ({}, {1: b""}, {1: bytes(4096)}):
         found = scan(image, STORE)
@@ -55,6 +56,7 @@ def test_a_synced_log_ends_where_its_last_block_ends() -> None:
     assert found.times.mono_ms == writer.lsn - 1
 
 
+@pytest.mark.rows("D-9")
 def test_an_orderly_stop_is_told() -> None:
     writer = written()
     writer.stop()
@@ -70,6 +72,7 @@ def test_a_last_block_of_which_nobody_says_that_it_was_synced_is_a_torn_tail() -
     assert found.damages == ()
 
 
+@pytest.mark.rows("D-10")
 def test_a_block_that_was_synced_is_damage_and_what_follows_is_read() -> None:
     writer = written()
     image = hurt(writer.disk.latest(), writer.blocks[3])
@@ -79,6 +82,7 @@ def test_a_block_that_was_synced_is_damage_and_what_follows_is_read() -> None:
     assert lsns(image) == [1, 2, 3, 5, 6, 7]
 
 
+@pytest.mark.rows("D-9")
 def test_something_behind_an_orderly_stop_is_damage() -> None:
     writer = written()
     writer.stop()
@@ -90,6 +94,7 @@ def test_something_behind_an_orderly_stop_is_damage() -> None:
     assert not found.is_clean
 
 
+@pytest.mark.rows("D-15")
 def test_a_segment_that_is_missing_is_damage() -> None:
     writer = written()
     writer.roll()
@@ -101,6 +106,20 @@ def test_a_segment_that_is_missing_is_damage() -> None:
     assert scan({**image, 1: None}, STORE).damages[0].reason == "segment 1 cannot be read"
 
 
+@pytest.mark.rows("D-20")
+def test_a_segment_that_is_shorter_than_it_was_is_damage() -> None:
+    """As in a snapshot of a volume that has files of different moments."""
+    writer = written()
+    writer.roll()
+    writer.append(1, 40)
+    writer.sync()
+    image = writer.disk.latest()
+    shorter = scan({**image, 1: image[1][: writer.blocks[3].start]}, STORE)
+    assert [(each.segment, each.lsn) for each in shorter.damages] == [(1, 4)]
+    assert scan({**image, 1: b""}, STORE).damages != ()
+
+
+@pytest.mark.rows("D-4")
 def test_a_broken_head_is_damage_also_of_a_segment_that_was_never_used() -> None:
     writer = written()
     image = writer.disk.latest()
@@ -109,6 +128,7 @@ def test_a_broken_head_is_damage_also_of_a_segment_that_was_never_used() -> None
     assert scan(image, bytes(16)).damages[0].reason == "segment 1 belongs to another store"
 
 
+@pytest.mark.rows("D-19")
 def test_what_was_cut_stays_outside_for_ever() -> None:
     """1. Segment 2 continues segment 1 from behind a block that was never synced. 2. Only that block is lost. 3. Segment 3 continues."""
     writer = written()

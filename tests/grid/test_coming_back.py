@@ -49,6 +49,7 @@ def without_room(c: Cluster) -> Cluster:
     return c
 
 
+@pytest.mark.rows("D-14")
 @pytest.mark.parametrize("has_room", [True, False])
 def test_what_a_member_lacks_comes_as_writes_if_they_are_at_hand(has_room: bool) -> None:
     c = cluster() if has_room else without_room(cluster())

@@ -70,6 +70,7 @@ def test_of_two_that_wait_for_the_next_view_one_is_refused() -> None:
     assert copied.refuse(asking("E", 5), alone, {first.member: first}, 0) is not None
 
 
+@pytest.mark.rows("D-6")
 def test_who_starts_again_at_its_address_is_no_copy() -> None:
     copied = CopiedFolders(PATIENCE)
     assert copied.refuse(asking("B", 5), view_with("B", 4), {}, 0) is None
@@ -77,6 +78,7 @@ def test_who_starts_again_at_its_address_is_no_copy() -> None:
     assert copied.refuse(JoinRequest(1, lone_id("D"), "test", 9, 1), view_with("B", 4), {}, 0) is None
 
 
+@pytest.mark.rows("D-17")
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_the_copy_ends_and_the_other_one_stays(comes_back: bool) -> None:
     """Whoever comes back, with a folder or from another side, does not give up for other refusals."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, member_id
@@ -112,6 +113,7 @@ def test_it_rules_where_nobody_is_left_to_wait_for() -> None:
     assert rows(plan) == ["C"]
 
 
+@pytest.mark.rows("D-5")
 def test_a_folder_that_has_forgotten_a_stable_view_is_old_and_has_its_vote() -> None:
     """It was put back within one start: {B,C,D} is stable, so C had it."""
     old, new = table_of("BC"), table_of("BC", versions=[9])

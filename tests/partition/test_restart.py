@@ -63,6 +63,7 @@ def names(members: tuple[MemberId, ...]) -> str:
 # --- which row, and which replica --------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("D-5")
 def test_the_greatest_position_of_the_holders_rules() -> None:
     table = table_of("AB")
     plan = planned(side("A", table, (0, 1, "A", 7)), side("B", table, (0, 1, "A", 9)), side("C", table))
@@ -94,6 +95,7 @@ def test_equal_replicas_keep_their_order() -> None:
     assert rows_of(table_in(planned(*sides))) == ["CAB"]
 
 
+@pytest.mark.rows("D-7")
 def test_of_each_partition_the_newest_row_counts() -> None:
     a = side("A", table_of("AB", "AB", versions=[3, 1]), (0, 3, "A", 1), (1, 1, "A", 5))
     b = side("B", table_of("BA", "BC", versions=[1, 4]), (0, 3, "A", 1), (1, 4, "B", 2))
@@ -176,6 +178,7 @@ def test_a_holder_that_confirms_no_writes_is_none() -> None:
     assert {partition: names(row) for partition, row in plan.lacking.items()} == {0: "A"}
 
 
+@pytest.mark.rows("D-17")
 @pytest.mark.parametrize(
     ("present", "lacks", "absent"), [("ABC", False, ""), ("AB", False, "C"), ("BC", False, "A"), ("A", True, "BC")]
 )

@@ -71,6 +71,7 @@ def test_with_all_voters_it_goes_on_at_once() -> None:
     assert event.table_version == table.version
 
 
+@pytest.mark.rows("D-7")
 def test_with_the_majority_it_goes_on_when_the_grace_is_over() -> None:
     restart = Restart()
     assert restart.consider("AB", 1_000) is None

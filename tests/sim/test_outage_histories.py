@@ -93,6 +93,7 @@ def test_every_bug_of_the_disk_has_an_expectation() -> None:
     assert {*LOG_OF, *FAILING, *RESTARTS, *UNIQUE, *COPIES, *PROMISES, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
 
 
+@pytest.mark.rows("D-1", "D-8")
 @pytest.mark.parametrize("canary", LOG_OF)
 def test_a_log_that_does_not_give_the_replicas_in_memory_is_found(canary: str) -> None:
     found = find(canary, [LOG_OF[canary]], range(60), tells)
@@ -109,22 +110,26 @@ def test_a_disk_that_fails_or_is_full_is_handled_wrongly(canary: str) -> None:
     assert_found(canary, Profile.DISKS, range(60), FAILING[canary])
 
 
+@pytest.mark.rows("D-8", "D-11")
 @pytest.mark.parametrize("canary", UNIQUE)
 def test_what_is_used_twice_or_removed_too_early_is_found_at_once(canary: str) -> None:
     profile, what = UNIQUE[canary]
     assert_found(canary, profile, range(120), {what})
 
 
+@pytest.mark.rows("D-17")
 @pytest.mark.parametrize("canary", COPIES)
 def test_what_becomes_of_copied_folders_is_found(canary: str) -> None:
     assert_found(canary, Profile.RESTART, range(120), COPIES[canary])
 
 
+@pytest.mark.rows("D-6", "D-7")
 @pytest.mark.parametrize("canary", RESTARTS)
 def test_a_restart_that_goes_wrong_is_found(canary: str) -> None:
     find(canary, [Profile.OUTAGE], range(200), tells)
 
 
+@pytest.mark.rows("D-2", "D-5")
 @pytest.mark.parametrize("canary", PROMISES)
 def test_what_is_told_before_it_is_synced_is_found_by_a_power_cut(canary: str) -> None:
     find(canary, [Profile.OUTAGE], range(160), tells)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .roots import DOCS
 
 PAGES = DOCS / "protocol"
-ID = r"(?:(?:CS|PD|PN|EL|DL|PX|DU|C)-\d+|A\.6-\d+)"
+ID = r"(?:(?:CS|PD|PN|EL|DL|PX|DU|C|D)-\d+|A\.6-\d+)"
 CITED = re.compile(rf"(?<![\w.-]){ID}(?![\w-])")
 """An id, wherever it is cited."""
 _ITEM = re.compile(

@@ -1,8 +1,8 @@
 """Which rules of the protocol the tests hold.
 
-The rules of the published designs are *rows*: each must be held by a test. A test cites the rows it holds:
-`@pytest.mark.rows("CS-21", "CS-22")`. It may cite rules of Phalanx itself (`PX-09`), too. docs/protocol states all rules; the
-mark of another id is an error at collection. A test that is skipped or expected to fail holds nothing.
+The rules of the published designs are *rows*, and so are the failures of others with data on disk (`D-1`): each must be held by a test.
+A test cites the rows it holds: `@pytest.mark.rows("CS-21", "CS-22")`. It may cite rules of Phalanx itself (`PX-09`), too. docs/protocol
+states all rules; the mark of another id is an error at collection. A test that is skipped or expected to fail holds nothing.
 
     ./run rows           counts per prefix, and the rows that no test holds
     ./run rows --cited   each row with the tests that hold it
@@ -22,7 +22,7 @@ import pytest
 
 from .protocol_pages import PAGES, read_rules
 
-DESIGNS = ("CS", "PD", "PN", "EL", "DL")
+PREFIXES = ("CS", "PD", "PN", "EL", "DL", "D")
 """Prefixes of the rows, in the order in which they are listed."""
 NOT_HOLDING = ("skip", "skipif", "xfail")
 
@@ -31,7 +31,7 @@ def load_rows(pages: Path = PAGES) -> dict[str, str]:
     """All rows, id to title, in the order of their prefixes and numbers; raises ValueError for an id that stands twice."""
     rules = read_rules(pages)
     ordered = sorted(
-        (DESIGNS.index(prefix), int(number), row) for row, prefix, number in map(_parts, rules) if prefix in DESIGNS
+        (PREFIXES.index(prefix), int(number), row) for row, prefix, number in map(_parts, rules) if prefix in PREFIXES
     )
     return {row: rules[row].title for _, _, row in ordered}
 

@@ -107,6 +107,7 @@ async def test_those_who_wait_during_a_sync_share_the_next_one(used: LogUnderTes
     assert used.files.count("sync_data") == 2
 
 
+@pytest.mark.rows("D-18")
 @on_log
 async def test_the_loop_goes_on_while_a_sync_lasts(used: LogUnderTest) -> None:
     hung = used.files.hang_next("sync_data")
@@ -176,6 +177,7 @@ async def test_what_is_left_counts_the_page_that_a_sync_closes(used: LogUnderTes
     assert used.log.append(b"y", 2) == 4096
 
 
+@pytest.mark.rows("D-19")
 def test_a_new_start_never_appends_to_what_is_there(tmp_path: Path) -> None:
     async def history() -> None:
         async with open_log(tmp_path / "data") as used:
@@ -335,6 +337,7 @@ def test_after_an_interrupted_write_the_log_is_over(tmp_path: Path) -> None:
     play(history)
 
 
+@pytest.mark.rows("D-12")
 @on_log
 async def test_after_a_failed_sync_the_log_is_over(used: LogUnderTest) -> None:
     await used.wait_prepared()
@@ -347,6 +350,7 @@ async def test_after_a_failed_sync_the_log_is_over(used: LogUnderTest) -> None:
     await check_that_nothing_is_touched(used)
 
 
+@pytest.mark.rows("D-11", "D-12")
 @on_log
 async def test_after_a_failed_sync_of_the_segment_before_the_next_one_is_not_synced(used: LogUnderTest) -> None:
     await used.wait_prepared()
@@ -492,6 +496,7 @@ def test_a_disk_is_slow_while_too_much_waits(tmp_path: Path) -> None:
 # --- room ------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("D-13")
 def test_full_is_told_while_there_is_a_spare_segment(tmp_path: Path) -> None:
     async def history() -> None:
         files = FaultyFiles()

@@ -192,6 +192,7 @@ def test_a_full_disk_refuses_growth_until_there_is_room(tmp_path: Path, files: F
     play(history)
 
 
+@pytest.mark.rows("D-18")
 def test_a_hang_ends_before_others_suspect_the_member() -> None:
     assert Config().disk_timeout_ms < Config().heartbeat_timeout_ms
     assert Config(heartbeat_timeout_ms=60_000).disk_timeout_ms == DiskLimits().timeout_s * 1000

@@ -154,6 +154,7 @@ def test_the_only_member_that_was_stopped_comes_back_with_everything(cluster: Cl
 # --- several ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("D-16")
 def test_all_members_that_were_killed_come_back_in_another_order(cluster: Cluster, three: StoredCluster) -> None:
     expected = filled(cluster)
     cluster.wait_redundant()
@@ -203,6 +204,7 @@ def test_a_cluster_without_backups_waits_for_whoever_is_missing_and_says_for_who
     check_filled(cluster, expected)
 
 
+@pytest.mark.rows("D-6")
 def test_members_that_are_stopped_one_after_the_other_lose_nothing(cluster: Cluster, three: StoredCluster) -> None:
     """Each comes back with what its folder has kept."""
     expected = filled(cluster)

@@ -152,6 +152,7 @@ def test_a_retired_segment_is_neither_written_nor_synced(segment: SegmentFile, f
     assert len(files.calls) == calls
 
 
+@pytest.mark.rows("D-12")
 def test_a_segment_in_use_is_closed_by_its_last_user(segment: SegmentFile, files: FaultyFiles) -> None:
     """The thread whose sync hangs comes back after the descriptor was closed, and its number given to another file."""
     hung = files.hang_next("sync_data")
@@ -209,6 +210,7 @@ def test_the_oldest_segment_is_removed_first(files: FaultyFiles, folder: int, tm
 # --- read -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("D-11")
 def test_what_is_read_was_synced_and_dropped_from_the_cache_first(
     files: FaultyFiles, folder: int, tmp_path: Path
 ) -> None:
@@ -235,6 +237,7 @@ def test_an_empty_segment_is_read(files: FaultyFiles, folder: int, tmp_path: Pat
     assert read_segment(files, folder, 5).content == b""
 
 
+@pytest.mark.rows("D-10")
 def test_what_the_disk_does_not_give_back_is_told_page_by_page(files: FaultyFiles, folder: int, tmp_path: Path) -> None:
     """It is no end: what is behind it is read, and nobody takes the zeros in its place for what was written."""
     data = os.urandom(1024 * 1024 * 2 + 100)
