@@ -56,6 +56,17 @@ def test_when_the_row_has_as_many_replicas_again_nothing_is_kept() -> None:
     assert (len(log), log.begins) == (0, 5)
 
 
+def test_when_the_memory_of_the_member_is_full_nothing_more_is_kept() -> None:
+    room = KeptRoom(ROOM)
+    log = log_of(1, room=room)
+    log.keep(0, row=2)
+    log.add(write(2))
+    assert log.is_kept
+    room.has_memory = lambda: False
+    log.add(write(3))
+    assert (log.is_kept, room.left) == (False, ROOM)
+
+
 def test_all_partitions_share_the_room_and_give_it_back() -> None:
     room = KeptRoom(ROOM)
     one, two = log_of(1, room=room), log_of(1, room=room)

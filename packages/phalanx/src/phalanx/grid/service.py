@@ -86,6 +86,7 @@ class GridService:
         self.replies = Replies(ownership, self.parked, outbox)
         self.leader = Leader(ownership, memory, clock, outbox)
         self.copies = CopyFlow(outbox, config.copy_chunk_bytes, config.migration_latency_target_ms)
+        self.copies.kept_room.has_memory = lambda: not memory.is_full
         self.traffic = self.copies.traffic
         self.follower = Follower(ownership, memory, clock, self.copies)
         self.held = HeldReplicas(ownership, self.follower)

@@ -8,7 +8,7 @@ partition keeps nothing for it any more, and it gets a copy. That is in memory a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from phalanx.common.ids import NEVER
 from phalanx.common.invariant import invariant
@@ -23,11 +23,13 @@ WRITE_BYTES = 400
 class KeptRoom:
     """How much one member keeps, over all its partitions."""
 
-    __slots__ = ("left",)
+    __slots__ = ("has_memory", "left")
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
         self.left = limit
         """So many bytes more can be kept."""
+        self.has_memory: Callable[[], bool] = lambda: True
+        """Returns whether the member has memory for more."""
 
 
 class WriteLog:
@@ -70,7 +72,7 @@ class WriteLog:
             size = _size_of(write)
             self._kept_bytes += size
             self._room.left -= size
-            if self._room.left < 0:
+            if self._room.left < 0 or not self._room.has_memory():
                 self.end_keeping()
 
     def after(self, seq: int) -> Iterator[Mutation]:
