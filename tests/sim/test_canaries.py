@@ -123,6 +123,7 @@ CUT_FOUND_BY = {
 LOSS_FOUND_BY = {
     "forget-losses": {"what is lost is told"},
     "inherit-no-losses": {"a loss is told until it is acknowledged"},
+    "tell-losses-of-all": {"only what is lost is told"},
 }
 PROTECTION_CANARIES = ("serve-when-too-small", "confirm-when-too-small")
 

@@ -1,5 +1,7 @@
 """The checker of losses judges tables as members install them: each fault of a record is found."""
 
+import msgspec
+
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import DepartedHolder, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, TableRow, build_table
@@ -70,6 +72,14 @@ def test_a_loss_of_what_was_not_lost_is_found_where_there_is_one_side() -> None:
     tables = (A, BEFORE), (A, after(loss(4, 1, 2)))
     assert found(*tables) == [ONLY]
     assert found(*tables, has_sides=True) == []
+
+
+def test_missing_writes_of_a_partition_whose_owner_goes_on_are_no_loss() -> None:
+    behind = msgspec.structs.replace(loss(4, 1, 2), kind=LossKind.BEHIND)
+    table = BEFORE.with_changes({1: (A,)}, losses=LossBook().with_losses([behind]))
+    assert found((A, BEFORE), (A, table)) == [ONLY]
+    of_one = msgspec.structs.replace(loss(4, 1), kind=LossKind.BEHIND)
+    assert found((A, BEFORE), (A, BEFORE.with_changes({1: (A,)}, losses=LossBook().with_losses([of_one])))) == []
 
 
 def test_a_partition_whose_holder_was_given_up_without_a_word_is_found() -> None:

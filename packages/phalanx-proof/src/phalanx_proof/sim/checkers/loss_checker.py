@@ -6,7 +6,7 @@ table before, and somebody held it. Then, in the tables of each member:
 * the table that begins a partition anew tells a loss of it that the previous table did not tell;
 * all later tables tell it too: nobody acknowledges here;
 * the first table of a member tells of the partitions that ever began empty;
-* where there is only one side, no other loss is reported. Sides also form without a cut: 1. The master removes a member that
+* where there is only one side, no other loss is reported: also not that writes are missing of a partition whose owner goes on. Sides also form without a cut: 1. The master removes a member that
   leaves, and dies when only some have heard of it. 2. The others go on with the leaving member as their master. Two
   member lists of one version show that there are sides.
 
@@ -85,10 +85,16 @@ class LossChecker(Checker):
         if gone := known - _losses_of(table):
             self._findings.add(now, KEPT, f"{member} told {sorted(gone)} before its table {table.version}")
         if before is not None and before.version and not self._has_sides:
-            for loss in (loss for loss in new if loss.kind is LossKind.EMPTY and loss.of == count):
-                wrong = [p for p in range(count) if loss.holds(p, count) and p not in lost]
+            goes_on = {
+                p for p in range(count) if table.owner(p) and table.owner(p) == before.owner(p % before.partition_count)
+            }
+            sound = {LossKind.EMPTY: set(range(count)).difference(lost), LossKind.BEHIND: goes_on}
+            for loss in (loss for loss in new if loss.kind in sound and loss.of == count):
+                wrong = [p for p in sorted(sound[loss.kind]) if loss.holds(p, count)]
                 if wrong:
-                    self._findings.add(now, ONLY, f"{member} tells {loss.id} of {wrong}, which it had not lost")
+                    self._findings.add(
+                        now, ONLY, f"{member} tells {loss.id} ({loss.kind}) of {wrong}, which it had not lost"
+                    )
 
     def check_at_rest(self, joined: list[Host], now: Millis) -> None:
         tables = {host.running_node.this: host.table for host in joined if host.table is not None}
