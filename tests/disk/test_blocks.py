@@ -20,6 +20,7 @@ from phalanx.disk.blocks import (
     RECORD_BYTES,
     Block,
     BlockTimes,
+    chain_start,
     decode_block,
     encode_block,
     find_blocks,
@@ -111,6 +112,13 @@ def test_a_block_of_another_chain_or_segment_is_none() -> None:
     data = encoded([LogRecord(ReplicaDropped(3))])
     assert decode_block(data, 0, HEAD, 6) is None
     assert decode_block(data, 0, HEAD._replace(magic=make_magic(b"abcdefgh")), 5) is None
+
+
+def test_the_chain_of_a_segment_is_that_of_one_folder_one_number_and_one_place() -> None:
+    """DU-10: so the first block of a segment counts in no other."""
+    stores, numbers, chains = (b"a" * 16, b"b" * 16), (1, 2), (0, 7)
+    starts = {chain_start(store, number, chain) for store in stores for number in numbers for chain in chains}
+    assert len(starts) == 8
 
 
 def asked_of(block: Block) -> list[tuple[int, int]]:
