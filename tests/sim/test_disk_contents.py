@@ -7,6 +7,7 @@ import pytest
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.grid.replica.replica import Replica
 from phalanx_proof.sim.cluster.disk_contents import compare_replicas
+from phalanx_proof.sim.cluster.folder import SimFolder
 
 NOW = 1_000
 STAMP = (5).to_bytes(8, "big")
@@ -83,3 +84,16 @@ def test_entries_that_are_over_here_and_there_need_not_have_been_over_at_the_sam
     disk = replica()
     disk.maps["map"].expires_at[b"ends"] = 1_400
     assert compare_replicas(replica(), disk, 1_500) == ""
+
+
+def test_copies_to_a_disk_are_drawn_rarely_where_one_takes_many_records() -> None:
+    """1. A copy of 200 small chunks ends. 2. Another one begins at once, and so on: the member does nothing else."""
+    folder = SimFolder("any")
+    folder.replay.index.began[3] = 5
+    assert {folder.draw_copy() for _ in range(500)} == {None, 3}
+    folder._last_lsn, folder.replay.index.to_disk[3] = 300, 100
+    assert {folder.draw_copy() for _ in range(500)} == {None}
+    del folder.replay.index.to_disk[3]
+    for written, expected in ((499, {None}), (500, {None, 3})):
+        folder._last_lsn = written
+        assert {folder.draw_copy() for _ in range(500)} == expected

@@ -34,6 +34,8 @@ SEGMENT_RECORDS = 40
 """After so many records a segment ends, and older ones that nothing needs are removed."""
 SEGMENT_BYTES = 4 * PAGE_BYTES
 """What is reserved for a segment; it can become longer."""
+LONG_COPY = 40
+"""A copy to the disk is long if it has more records."""
 SYNC_INTERVAL_MS: Millis = 200
 SLOWEST_SYNC_MS: Millis = 50
 DISK_LAG_MS: Millis = 230
@@ -103,6 +105,9 @@ class SimFolder(SimDisk):
         """Whether its disk has failed, and no operator has said since that a process can start with it."""
         self._cut_start = 0
         """The last start that has written to it before it was cut where it was damaged; 0: it never was."""
+        self._rests_until = 0
+        """No further copy to this disk is drawn before as many other records are written as the last long one had: with small chunks a
+        member would do nothing else."""
         self.gone_from: Millis | None = None
         """Since when what is written to it can be gone when its process ends: there is a copy, with which one begins; None: nothing can."""
         self._unreadable = -1
@@ -217,10 +222,13 @@ class SimFolder(SimDisk):
 
     def draw_copy(self) -> int | None:
         """Return a partition whose replica is to be copied to this disk now; None: none is."""
-        if self._rng.random() >= 0.02 or not self.replay.index.began:
+        index = self.replay.index
+        if (length := self._last_lsn - min(index.to_disk.values(), default=self._last_lsn)) > LONG_COPY:
+            self._rests_until = self._last_lsn + length
+        if self._rng.random() >= 0.02 or not index.began:
             return None
-        oldest = self.replay.index.oldest()
-        return oldest if self._rng.random() < 0.7 else self._rng.choice(sorted(self.replay.index.began))
+        drawn = index.oldest() if self._rng.random() < 0.7 else self._rng.choice(sorted(index.began))
+        return drawn if self._last_lsn >= self._rests_until else None
 
     # --- the disk ----------------------------------------------------------------------------------------------------
 
