@@ -10,14 +10,14 @@ from restarts.python_clients import PythonClients
 from restarts.redis_clients import RedisClients
 from support.stored_clusters import StoredCluster
 
-PLACES = range(3)
+PLACES = range(2)
 OPTIONS = ("--backup-count=1", "--partition-count=31", "--serve=redis,hazelcast")
-MORTAL_S = 4.0
+MORTAL_S = 3.0
 """The times to live that end while everything is off."""
 
 
 class Restarted:
-    """A cluster of three members that has been off, and its clients of before."""
+    """A cluster of two members that has been off, and its clients of before."""
 
     def __init__(self, stored: StoredCluster, stack: ExitStack) -> None:
         self._stored = stored
@@ -45,10 +45,10 @@ class Restarted:
         else:
             self._stop_all()
         time.sleep(max(0.0, over - time.monotonic()))
-        self._stored.start((2, 0, 1))
+        self._stored.start(reversed(PLACES))
 
     def _kill_while_a_backup_hangs(self) -> None:
-        hanging = self._stored.member(2)
+        hanging = self._stored.member(PLACES[-1])
         self.cluster.pause(hanging)
         self.python.leave_calls_half_done(hanging.address)
         self._stored.kill()
@@ -57,4 +57,4 @@ class Restarted:
         command = [*PHALANX, "stop", "--all", "--at", self._stored.member(1).address, "--cluster", self.cluster.name]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 0, ended.stderr
-        assert self._stored.wait_ended() == [0, 0, 0]
+        assert set(self._stored.wait_ended()) == {0}
