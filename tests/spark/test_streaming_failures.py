@@ -16,6 +16,7 @@ from phalanx.client.blocking.journal import Journal
 from phalanx.common.map_settings import JournalSettings, MapChange
 from spark.drivers import DEADLINE_S, Driver
 from support.processes import Cluster, wait_for
+from support.stored_clusters import StoredCluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -44,11 +45,12 @@ def drivers(tmp_path: Path) -> Iterator[list[Driver]]:
 class Writer:
     """Writes to a map until it is told to stop; what it wrote last of each key, once that is known for certain."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, patience_s: float = 30.0) -> None:
         self._stopping = threading.Event()
         self._error: BaseException | None = None
         self.count = 0
-        self._thread = threading.Thread(target=self._run, args=(cluster.client(), name))
+        client = cluster.client(call_timeout_s=patience_s)
+        self._thread = threading.Thread(target=self._run, args=(client, name))
         self._thread.start()
 
     def _run(self, client: Any, name: str) -> None:
@@ -285,3 +287,78 @@ def is_above(process: int, below: int) -> bool:
             return True
         below = int(Path(f"/proc/{below}/stat").read_text().rpartition(")")[2].split()[1])
     return False
+
+
+# --- all members end, and come back with their folders ----------------------------------------------------------------
+
+
+def end_all(stored: StoredCluster, how: str) -> None:
+    """End all members at one moment, and start them again."""
+    if how == "killed":
+        stored.kill()
+    else:
+        assert set(stored.terminate_all()) == {0}
+    stored.start((1, 0))
+
+
+def two_stored(cluster: Cluster) -> StoredCluster:
+    """Start two members with folders, and one backup."""
+    stored = StoredCluster(cluster, "--backup-count=1")
+    stored.start(range(2))
+    return stored
+
+
+@pytest.mark.parametrize("driver", ["killed", "alive"])
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_batch_is_applied_once_everywhere_when_all_members_end_while_half_of_the_partitions_have_it(
+    cluster: Cluster, tmp_path: Path, drivers: list[Driver], how: str, driver: str
+) -> None:
+    stored = two_stored(cluster)
+    given = files_to_map(cluster, tmp_path)
+    drivers.append(Driver(tmp_path / "first", **given, hold={"where": "inside", "batch": 1}))
+    drivers[0].wait_held()
+    half = content(cluster)
+    marked = max((key for key in half if key.startswith("b1-")), key=lambda key: int(key.removeprefix("b1-")))
+    assert model(FILES)[marked] == 1, "no later batch changes it"
+    if driver == "killed":
+        drivers[0].kill()
+    end_all(stored, how)
+    assert content(cluster) == half
+    with cluster.client() as client:
+        client.map("flights")[marked] = MARK
+    if driver == "killed":
+        drivers.append(Driver(tmp_path / "second", **given))
+    else:
+        drivers[0].release()
+    drivers[-1].wait_batches(FILES - 1)
+    drivers[-1].stop()
+    assert content(cluster) == model(FILES) | {marked: -1}
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_stream_that_goes_on_misses_nothing_and_repeats_nothing_when_all_members_end(
+    cluster: Cluster, tmp_path: Path, drivers: list[Driver], how: str
+) -> None:
+    stored = two_stored(cluster)
+    turn_on(cluster, "flights")
+    source = {"options": options(cluster, "flights", maxEventsPerTrigger="4000"), "schema": CHANGES}
+    given = {
+        "source": source,
+        "sink": {"files": str(tmp_path / "out")},
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    writer = Writer(cluster, "flights", 100)
+    try:
+        drivers.append(Driver(tmp_path / "first", **given))
+        drivers[0].wait_batches(1)
+        end_all(stored, how)
+        written = writer.count
+        wait_for(lambda: writer.count > written + 100, "its writer goes on")
+    finally:
+        writer.stop()
+    with cluster.client() as client:
+        events = sum(bounds.end for bounds in Journal("flights", client).bounds().values())
+        wait_for(lambda: len(committed(tmp_path / "out")) >= events, f"{events} changes have come", DEADLINE_S)
+        drivers[0].stop()
+        expected = {key: value["n"] for key, value in client.map("flights").iter_items()}
+    check_history(committed(tmp_path / "out"), expected)
