@@ -31,7 +31,6 @@ from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.held_replicas import HeldReplicas
 from phalanx.grid.replication.journal_settings import JournalChanges
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition, Term
 from phalanx.grid.replication.ownership import Ownership
@@ -124,11 +123,7 @@ class GridService:
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
-        invariant(
-            self.ownership.rules == rules_of(self.ownership.table.maps, self.ownership.config),
-            "the rules of maps are the table's",
-            grid=self,
-        )
+        self.ownership.validate()
         for owned in self.ownership.all_owned():
             partition = owned.number
             owned.validate()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable, unassigned_table
 from phalanx.common.view import MembersView
 from phalanx.grid.replication.map_rules import rules_of
@@ -51,6 +52,11 @@ class Ownership:
 
     def __repr__(self) -> str:
         return f"Ownership({[owned.number for owned in self.all_owned()]}, sealed={list(self.sealed)}, unplaced={list(self.unplaced)})"
+
+    def validate(self) -> None:
+        """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
+        rules = rules_of(self.table.maps, self.config)
+        invariant(self.rules == rules, "the rules of maps are the table's", ownership=self)
 
     def on_view(self, view: MembersView) -> None:
         """Take a view."""
