@@ -332,6 +332,17 @@ def copy_past_steps(node: Node) -> None:
 # --- disks that fail, or are full ---------------------------------------------------------------------------------------
 
 
+def wait_for_a_failed_sync(node: Node) -> None:
+    """What waits at its owner for the sync of a disk that has failed waits for ever."""
+    leader, real = node.grid.leader, node.grid.leader.on_synced
+
+    def on_synced(lsn: int, now: Millis) -> None:
+        if leader.log is None or leader.log.is_on:
+            real(lsn, now)
+
+    replace(leader, "on_synced", on_synced)
+
+
 def acknowledge_without_disk(node: Node) -> None:
     """A member whose disk has failed goes on as before."""
     replace(node.grid.guard, "on_disk", lambda refusal, now: None)
@@ -408,6 +419,7 @@ DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "acknowledge-without-disk": acknowledge_without_disk,
     "leave-with-what-it-holds": leave_with_what_it_holds,
     "keep-owners-without-disks": keep_owners_without_disks,
+    "wait-for-a-failed-sync": wait_for_a_failed_sync,
     "refuse-removals-when-full": refuse_removals_when_full,
     "acknowledge-unsynced": acknowledge_unsynced,
     "count-backups-unsynced": say_synced_too_early,

@@ -46,6 +46,7 @@ FAILING = {
         "owners have disks where any member has one",
         "the cluster becomes whole after healing",
     },
+    "wait-for-a-failed-sync": {"the cluster becomes whole after healing"},
     "refuse-removals-when-full": {"reads and removals need no memory"},
 }
 """Bugs of disks that fail or are full while members run, to what a history says then."""

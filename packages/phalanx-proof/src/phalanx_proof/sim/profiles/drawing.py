@@ -122,7 +122,9 @@ def _draw_power_cuts(seed: int) -> HistoryOptions:
 
 
 def _draw_disks(seed: int) -> HistoryOptions:
-    """Draw a history of another profile in which disks fail, or are full for a while, more of them than there are backups, too."""
+    """Draw a history of another profile in which disks fail, or are full for a while, more of them than there are backups, too. In half of
+    them writes wait for their syncs, also for those that never come.
+    """
     options, rng = _draw_as(WITH_CRASHES_AND_CUTS, Profile.DISKS, seed), Random(f"disks:{seed}")
     drawn = [
         Fault(
@@ -134,7 +136,8 @@ def _draw_disks(seed: int) -> HistoryOptions:
         for _ in range(rng.choice((1, 1, 2, 3, 5)))
     ]
     faults = tuple(sorted((*options.faults, *drawn), key=lambda fault: fault.at_ms))
-    return msgspec.structs.replace(options, faults=faults)
+    is_synced = rng.random() < 0.5
+    return msgspec.structs.replace(options, faults=faults, restarts=is_synced, always=is_synced)
 
 
 def _draw_redis(seed: int) -> HistoryOptions:
