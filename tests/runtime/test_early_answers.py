@@ -51,8 +51,9 @@ async def served(lots: list[bytes]) -> tuple[Lots, bytes]:
     machine, group = Lots(there, list(lots)), ConnectionGroup(1_000_000)
     host = SimpleNamespace(now=lambda: 0, address="here:1")
     everything: Any = SimpleNamespace(
-        group=group, host=host, open={}, failures=SimpleNamespace(count=lambda *_: 1), acceptor=SimpleNamespace()
-    )
+        group=group, host=host, open={}, failures=SimpleNamespace(count=lambda *_: 1), acceptor=SimpleNamespace(), holding={}, log=None,
+        grid=SimpleNamespace(local=SimpleNamespace(owes_sync=False)),
+    )  # fmt: skip
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_connection(asyncio.Protocol, sock=here)
     connection = EndpointConnection(everything, Spoken.HAZELCAST, 1)

@@ -13,6 +13,7 @@ from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Received, ReceivedTogether
+from phalanx.node.local_access import LocalAccess
 from phalanx.runtime.connections.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
 from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
 from phalanx.runtime.member import Member
@@ -221,7 +222,10 @@ def test_functions_that_can_take_long_are_called_in_several_turns_for_an_endpoin
 
     class Slow:
         call_timeout_s = 1.0
-        local = None
+        local = LocalAccess(lambda: 0, lambda: 1)
+
+        def lend(self, local: LocalAccess) -> LocalAccess:
+            return local
 
         def next_id(self) -> int:
             return 1
