@@ -12,6 +12,7 @@ import json
 import sys
 import types
 import typing
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -67,20 +68,23 @@ def frames(union: Any = Handshake | Message) -> dict[str, str]:
     return {kind.__name__: msgspec.msgpack.encode(struct(kind)).hex() for kind in kinds}
 
 
-def main() -> int:
-    """Write the frames of this tree's protocol; refuse to change recorded ones."""
-    path = FRAMES / f"{PROTOCOL_VERSION}.json"
-    text = json.dumps(frames(), indent=1) + "\n"
+def keep(path: Path, text: str, what: str, number: str) -> int:
+    """Write what is recorded of a version, and refuse to change it. Return the status. `what`: it has; `number`: is raised for another one."""
     if path.exists() and path.read_text() != text and "--again" not in sys.argv:
-        print(
-            f"{path} is recorded and differs: raise PROTOCOL_VERSION (HACKING.md); not released yet: --again",
-            file=sys.stderr,
-        )
+        print(f"{path} is recorded and differs: raise {number}; not released yet: --again", file=sys.stderr)
         return 1
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    print(f"{path}: {len(frames())} types of messages")
+    print(f"{path}: {what}")
     return 0
+
+
+def main() -> int:
+    """Write the frames of this tree's protocol; refuse to change recorded ones."""
+    found = frames()
+    text = json.dumps(found, indent=1) + "\n"
+    path = FRAMES / f"{PROTOCOL_VERSION}.json"
+    return keep(path, text, f"{len(found)} types of messages", "PROTOCOL_VERSION (HACKING.md)")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from phalanx.disk.scanning import scan
 from phalanx.disk.segment_head import SegmentHead, encode_head, make_magic
 from phalanx.wire.disk_records import FORMAT, CleanEnd, DiskRecord, KnownCluster, PlainPuts, SegmentStart
 
-from .record_frames import frames, struct
+from .record_frames import frames, keep, struct
 from .roots import TESTS
 
 LOGS = TESTS / "releases" / "logs"
@@ -69,15 +69,9 @@ def recorded(version: int) -> dict[str, Any]:
 
 def main() -> int:
     """Write what this tree's format is; refuse to change what is recorded."""
-    path = LOGS / f"{FORMAT}.json"
-    text = json.dumps({"records": frames(DiskRecord), "segment": segment().hex()}, indent=1) + "\n"
-    if path.exists() and path.read_text() != text and "--again" not in sys.argv:
-        print(f"{path} is recorded and differs: raise FORMAT; not released yet: --again", file=sys.stderr)
-        return 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    print(f"{path}: {len(frames(DiskRecord))} types of records")
-    return 0
+    found = frames(DiskRecord)
+    text = json.dumps({"records": found, "segment": segment().hex()}, indent=1) + "\n"
+    return keep(LOGS / f"{FORMAT}.json", text, f"{len(found)} types of records", "FORMAT")
 
 
 if __name__ == "__main__":
