@@ -24,7 +24,9 @@ from benchmarks.plan import MAP
 from benchmarks.servers import disk_options
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import Address, host_and_port
+from phalanx.runtime.logs.rotating_log import read_logs
 from phalanx.runtime.process.processes import MemberProcess, start_member_process
+from phalanx.wire.table_events import MigrationCopied
 
 MEMBERS = 3
 WRITERS = 4
@@ -35,6 +37,16 @@ READY_S = 120.0
 PAUSE_S = 0.02
 SETTLED_S = 5.0
 """How long nothing else happens after the last restart: copies that begin late count, too."""
+
+
+class _Line(msgspec.Struct):
+    """What is read of a line of an event log."""
+
+    event: str = ""
+    entries: int = 0
+
+
+_LINE = msgspec.json.Decoder(_Line)
 
 
 class ClusterRestart(msgspec.Struct):
@@ -114,23 +126,14 @@ class _Cluster:
 
     def copied(self) -> int:
         """Return how many entries copies have brought to members so far."""
-        lines = (line for path in self._folder.glob("events-*/*") for line in path.read_bytes().splitlines())
-        events = (msgspec.json.decode(line) for line in lines if b'"MigrationCopied"' in line)
-        return sum(int(_find(event, "entries")) for event in events)
+        logs = [log for number in range(MEMBERS) for log in read_logs(self._folder / f"events-{number}")]
+        events = (_LINE.decode(line) for log in logs for line in log.splitlines())
+        return sum(each.entries for each in events if each.event == MigrationCopied.__name__)
 
     def end(self) -> None:
         for member in self._members.values():
             member.signal(signal.SIGKILL)
             member.process.wait()
-
-
-def _find(event: object, name: str) -> int:
-    """Return a field of an event, which can be in a field of its line."""
-    if isinstance(event, dict):
-        if name in event:
-            return int(event[name])
-        return next((found for each in event.values() if (found := _find(each, name)) >= 0), -1)
-    return -1
 
 
 class _Writers:
