@@ -1,13 +1,14 @@
 """A cluster that was switched off waits for a member: whoever is asked says so, and for whom (DU-33)."""
 
 import json
+from functools import partial
 
 import pytest
 
 from phalanx.common.errors import PhalanxError
 from support.commands import Ask, Command, asker
 from support.http_asking import ask, until
-from support.processes import Cluster
+from support.processes import Cluster, wait_for
 from support.stored_clusters import StoredCluster
 
 
@@ -18,6 +19,11 @@ def assert_all_say_for_whom(run: Ask, at: int, missing: str) -> None:
         assert "accept" not in text
     objects = [run(command, "--json", at=at) for command in ("members", "partitions", "safe")]
     assert [each["restart_wait"]["members"] for each in objects] == [[missing]] * len(objects)
+
+
+def names_alone(port: int, missing: str) -> bool:
+    """Whether only this one is waited for: a member that has joined is named too, until the master knows its folder."""
+    return f"the cluster was switched off and waits for {missing} (last seen" in until(port, "/readyz", 503)
 
 
 def test_whichever_member_is_asked_says_for_whom_the_cluster_waits(cluster: Cluster, phalanx_command: Command) -> None:
@@ -32,7 +38,7 @@ def test_whichever_member_is_asked_says_for_whom_the_cluster_waits(cluster: Clus
     cluster.wait_views()
     ports = [json.loads(member.ready_line)["http_port"] for member in waiting]
     for member, port in zip(waiting, ports, strict=True):  # the master and the other one alike
-        assert f"the cluster was switched off and waits for {missing}" in until(port, "/readyz", 503)
+        wait_for(partial(names_alone, port, missing), f"{missing} alone is waited for")
         assert ask(port, "/livez").status == 200
         assert ask(port, "/api/members").json["restart_wait"]["members"] == [missing]
         assert_all_say_for_whom(asker(phalanx_command, cluster), cluster.members.index(member), missing)
