@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec.hashing import children_of
+from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
+from phalanx.common.view import MembersView
 from phalanx.disk.log_index import LogIndex
 from phalanx.wire.disk_records import (
+    REMEMBERED_INCARNATIONS,
     ClusterLeft,
     CopyBegun,
     CopyDropped,
@@ -25,6 +28,7 @@ from phalanx.wire.disk_records import (
     ReplicasDivided,
     ReplicaStart,
     TableRecord,
+    ViewRecord,
 )
 from phalanx.wire.messages import CopyChunk
 from support.disk_records import chunk, copy_start
@@ -163,6 +167,19 @@ def test_whoever_left_knows_no_cluster() -> None:
     index.take(9, LogRecord(ClusterLeft()))
     assert index.cluster == KnownCluster(has_left=True)
     assert index.needed_from(10) == 10
+
+
+def test_a_folder_names_the_incarnations_that_have_written_it() -> None:
+    """DU-30: also those of which it tells nothing any more, so that nobody waits for them."""
+    index = LogIndex(KnownCluster(), {})
+    names = [MemberId(f"A:1/{number}") for number in range(REMEMBERED_INCARNATIONS + 2)]
+    for name in (*names, names[-1]):
+        view = MembersView(1, name, (name,))
+        index.take(1, LogRecord(ViewRecord(view, None, names[0], name)))
+        index.take(2, LogRecord(IncarnationEnded()))
+    index.take(3, LogRecord(ClusterLeft()))
+    assert index.cluster.members == ()
+    assert index.cluster.incarnations == tuple(names[2:])
 
 
 def test_chunks_before_the_last_change_nothing() -> None:

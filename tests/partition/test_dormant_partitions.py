@@ -8,6 +8,7 @@ import pytest
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
+from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.losses import LossKind
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
@@ -15,8 +16,10 @@ from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import LogRecord, ReplicaDropped
 from phalanx.wire.join_events import JoinRequestRefused
+from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.restart_events import PartitionsDormant, PartitionsWoken
 from phalanx.wire.table_events import PartitionLost
+from phalanx.wire.table_messages import OwnerEpoch
 from phalanx.wire.view_events import OtherSideFound
 from support.harness import Cluster, lone_id
 
@@ -456,3 +459,37 @@ def test_a_holder_that_is_back_and_has_nothing_of_it_can_be_given_up() -> None:
     assert (dormant(c, "A"), read(c, 1)) == ({}, None)
     (loss,) = c.table("A").losses.losses
     assert loss.kind is LossKind.EMPTY
+
+
+def test_a_cluster_waits_for_no_holder_that_has_left_for_good_while_it_lacked_the_majority() -> None:
+    """B ends, and A goes on without the majority. C joins A, which hands over to it, and leaves."""
+    c = filled("AB", "AB")
+    crash(c, "B")
+    c.join("C", seeds="A")
+    c.advance(5_000)
+    write(c, "A", 0, LATER)
+    c.leave("A")
+    c.advance(20_000)
+    assert (c.views_of("C"), c.row("C", 0)) == (["C"], "C")
+    c.crash("C")
+    c.start("B")
+    c.start("C", seeds="B")
+    c.stay_together("BC")
+    assert read(c, 0) == LATER
+
+
+@pytest.mark.parametrize(("others", "begins"), [(1, False), (2, True)], ids=["all and more", "another line"])
+def test_what_is_to_be_merged_is_not_all_where_another_folder_has_all_of_it_and_more(others: int, begins: bool) -> None:
+    """B was cut off, or came back too late, and is to merge what it had. D went on with it, without the majority."""
+    c = filled("ABCD", "BC")
+    b = c.id("B")
+    c.crash("B")
+    crash(c, "C")
+    assert dormant(c, "A") == {0: "BC"}
+    lineage = (LeaderEpoch(1, b, 0),)
+    went_on = OwnerEpoch(0, 9, c.id("D"), 20, (LeaderEpoch(others, b, 0), LeaderEpoch(9, c.id("D"), 12)))
+    version = c.table("A").version
+    c.say("D", "A", m.TableAck(version, formers=(lone_id("X"),), positions=(went_on,), lacks_majority=True))
+    to_merge = DormantOrphans(b, (0,), positions=(OwnerEpoch(0, 1, b, 10, lineage),))
+    c.say("D", "A", m.KeptReport(1, 1, dormant=(to_merge,)))
+    assert (dormant(c, "A") == {}) is begins

@@ -290,3 +290,26 @@ def test_sides_of_which_none_had_the_majority_go_on_with_their_newest_row() -> N
     a, b = (table.with_rows({0: TableRow((lone_id(name),), version, 0)}) for name, version in (("A", 2), ("B", 3)))
     plan = planned(apart(side("A", a, (0, 1, "A", 9))), apart(side("B", b, (0, 3, "B", 4))))
     assert rows_of(table_in(plan)) == ["B"]
+
+
+def test_such_a_side_waits_for_no_holder_that_has_left_in_good_order_or_is_back_with_nothing() -> None:
+    """W2: B ends. A hands the partition over to C, which joins it, and leaves. All end, and B and C come back."""
+    table = table_of("AB")
+    alone = table.with_rows({0: TableRow((lone_id("C"),), 4, 0)})
+    b = of(side("B", table, (0, 1, "A", 8), view=stable("AB")), ((1, "A", 0),))
+    c = apart(of(side("C", alone, (0, 4, "C", 90), view=stable("AB"), left="A"), ((1, "A", 0), (4, "C", 8))))
+    assert rows_of(table_in(planned(b, c))) == ["C"]
+    # A perhaps has left in order to come back: somebody awaits its folder, or another one.
+    awaits = msgspec.structs.replace(c, awaited=ids("X"))
+    assert planned(b, awaits).lacking == {0: ids("AB")}
+    x = msgspec.structs.replace(side("X", alone, view=stable("AB")), table=None, formers=(), incarnations=ids("X"))
+    assert rows_of(
+        table_in(plan_restart({back(name): each for name, each in zip("BCX", (b, awaits, x), strict=True)}))
+    ) == ["C"]
+    # The folder of A is back, and votes for another name.
+    stays = msgspec.structs.replace(awaits, history=b.history)
+    a = msgspec.structs.replace(x, incarnations=ids("A"))
+    assert planned(b, stays).lacking == {0: ids("AB")}
+    assert rows_of(
+        table_in(plan_restart({back(name): each for name, each in zip("ABC", (a, b, stays), strict=True)}))
+    ) == ["C"]

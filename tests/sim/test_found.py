@@ -203,3 +203,10 @@ def test_a_voter_that_leaves_before_it_has_joined_again_takes_its_vote_along() -
 def test_the_program_of_a_member_that_becomes_the_only_owner_counts_once() -> None:
     """Its increments wait for the partition, it asks again when the table changes, and both tries are served."""
     assert play(draw_options(900_063, Profile.STAGING_CUTS)).faults["lag"] == 1
+
+
+def test_a_cluster_goes_on_with_what_one_has_that_went_on_alone_after_a_holder_had_left() -> None:
+    """A removal came back. 1. A, B and C hold a partition; A ends. 2. C ends, and has not heard yet that A is missed: its table is the
+    last one of a side with the majority. 3. A joins B, and B leaves: A goes on alone. 4. All end, and come back: the cluster waited for B,
+    whose folder was there and empty. 5. An operator lets it go on. A merged what it had held when it ended first."""
+    assert play(draw_options(492, Profile.OUTAGE)).events["ClusterRestarted"]

@@ -75,7 +75,9 @@ def disown(replay: Replay, stranger: MemberId) -> None:
     Then no row names it as a holder, and it has no vote. Its replicas rule where nobody else is to come, or an operator says so.
     """
     known = replay.index.cluster
-    replay.index.cluster = msgspec.structs.replace(known, voter=stranger, members=(stranger,), lacks_majority=True)
+    replay.index.cluster = msgspec.structs.replace(
+        known, voter=stranger, members=(stranger,), lacks_majority=True, incarnations=()
+    )
 
 
 def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | None:
@@ -91,7 +93,7 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
         replica.deduplication.forget_times()
     side = StoredSide(
         known.members, history, known.table, positions_of(replay.replicas), start, clock.last_stamp >> COUNTER_BITS,
-        known.had_table, known.lacks_majority,
+        known.had_table, known.lacks_majority, known.incarnations, tuple(MemberId(each.member) for each in known.away),
     )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()
     kept.restored = RestoredReplicas(replay.replicas, side, clock, count)

@@ -94,6 +94,8 @@ class KnownCluster(WireMessage, frozen=True):
     """Whether the incarnation that has the table was last on a side without the majority."""
     away: Departures = ()
     """Members that keep in their folders what they held, and are awaited without end."""
+    incarnations: tuple[MemberId, ...] = ()
+    """The latest incarnations that had a view, the latest last."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -242,7 +244,7 @@ ReplicaRecord = (
 DiskRecord = ControlRecord | ReplicaRecord
 
 REMEMBERED_INCARNATIONS = 32
-"""The most incarnations without a table that a folder names: the latest."""
+"""The most incarnations without a table that a folder names, and the most of all: the latest."""
 
 
 def lacks_majority(footing: QuorumRecord | None) -> bool:
@@ -254,10 +256,11 @@ def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     """Return what is known after a view was installed."""
     members = known.members if record.member in known.members else (*known.members, record.member)
     members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
+    incarnations = tuple(dict.fromkeys((*known.incarnations, record.member)))[-REMEMBERED_INCARNATIONS:]
     lacks = lacks_majority(record.footing) if record.member == members[0] else known.lacks_majority
     return msgspec.structs.replace(
         known, view=record.view, footing=record.footing, voter=record.voter, members=members, has_left=False,
-        lacks_majority=lacks, away=record.away,
+        lacks_majority=lacks, away=record.away, incarnations=incarnations,
     )  # fmt: skip
 
 

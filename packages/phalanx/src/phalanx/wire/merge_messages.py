@@ -11,6 +11,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.losses import Loss
 from phalanx.wire.limits import MAX_KEYS, Keys, Numbers, Text
 from phalanx.wire.message import WireMessage
+from phalanx.wire.table_messages import OwnerEpoch
 
 
 class MergeEntries(WireMessage, tag=85, frozen=True):
@@ -140,6 +141,8 @@ class DormantOrphans(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Also such in which nothing was stored."""
     is_as_read: bool = False
     """Whether they are as they were read from its folder, because its next process found others in their place."""
+    positions: tuple[OwnerEpoch, ...] = ()
+    """The positions of those in which something was stored."""
 
 
 class KeptReport(WireMessage, tag=170, frozen=True):

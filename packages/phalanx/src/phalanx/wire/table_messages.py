@@ -114,6 +114,10 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """Whether any incarnation that has written the folder had a table with owners: without one it was given no partition."""
     lacks_majority: bool = False
     """Whether the incarnation that had the table was, in the end, on a side without the majority."""
+    incarnations: tuple[MemberId, ...] = ()
+    """The latest incarnations that had a view and the folder: also such of which it tells nothing any more."""
+    awaited: tuple[MemberId, ...] = ()
+    """Members that were awaited, because their folders have what they held (DU-59)."""
 
     @property
     def root(self) -> MemberId:

@@ -20,6 +20,7 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.losses import Loss, LossBook, LossKind, bits_of, named, numbers_in
 from phalanx.common.table import PartitionTable
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide
+from phalanx.grid.replication.restored import positions_of
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, OrphansMerged, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.merge_events import KeptDropped
@@ -117,8 +118,9 @@ class LossReports:
             if table is not None and side.partition_count == table.partition_count:
                 held = [p for p in table.dormant if side.has_held(p)]
                 as_read = [p for p in held if p in side.replicas and side.replicas[p].is_as_read]
-                if merged := tuple(p for p in held if p not in as_read):
-                    yield DormantOrphans(side.former, merged)
+                if to_merge := tuple(p for p in held if p not in as_read):
+                    here = {p: side.replicas[p].replica for p in to_merge if p in side.replicas}
+                    yield DormantOrphans(side.former, to_merge, positions=positions_of(here))
                 if as_read:
                     yield DormantOrphans(side.former, tuple(as_read), is_as_read=True)
 

@@ -25,7 +25,7 @@ from phalanx.partition.coordinator.loss_records import LossRecords
 from phalanx.partition.coordinator.table_publication import LostRows, TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.repair import confirming_index
-from phalanx.partition.recovery.restart import VERSION_STEP, Claims, choose_greatest, choose_row
+from phalanx.partition.recovery.restart import VERSION_STEP, Claims, choose_greatest, choose_row, has_later
 from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.messages import GiveUpHolders, KeptReport, TableAck
 from phalanx.wire.restart_events import HoldersGivenUp, PartitionsWoken
@@ -78,11 +78,11 @@ class DormantPartitions:
             for partition, slots in table.dormant.items()
             if (
                 row := self._choose_later(partition, claims)
-                or choose_row(slots, partition, claims, confirming)
+                or choose_row(slots, partition, claims, confirming, _holders_at(back, slots))
                 or _choose_elsewhere(slots, partition, claims, back)
             )
         }
-        merged = self._to_merge(confirming, back, rows)
+        merged = self._to_merge(confirming, back, rows, claims)
         rows |= {p: (member,) for p, (member, _) in merged.items()}
         if not rows:
             return ""
@@ -179,17 +179,23 @@ class DormantPartitions:
         return {address_of(member) for member, installed in known.items() if installed >= version}
 
     def _to_merge(
-        self, confirming: int, back: Collection[Address], but: Collection[int]
+        self, confirming: int, back: Collection[Address], but: Collection[int], claims: Collection[Claims]
     ) -> dict[int, tuple[MemberId, MemberId]]:
-        """Return the partitions that members are to merge all of, without some, with the member and its former incarnation."""
+        """Return the partitions that members are to merge all of, without some, with the member and its former incarnation.
+
+        1. A ends, and the cluster goes on without the majority. 2. A comes back, finds others in its place, merges what it had, and gets
+        copies. 3. All end, and by the last table that the majority had the partition waits for the first A.
+        """
         dormant, found = self._publication.table.dormant, dict[int, tuple[MemberId, MemberId]]()
         for member, orphans in self._orphans.items():
             for each in orphans:
+                positions = {position.partition: position for position in each.positions}
                 for p in each.partitions:
                     if p not in dormant or p in but:
                         continue
                     # A process that has begun since can have more of it, and is asked first (`wake`).
                     is_all = each.former in dormant[p][: confirming + 1] and not each.is_as_read
+                    is_all = is_all and not has_later(p, positions.get(p), claims)
                     if is_all or _are_all_back(dormant[p], back):
                         found.setdefault(p, (member, each.former))
         return found
@@ -209,4 +215,9 @@ def _choose_elsewhere(slots: Slots, partition: int, claims: Collection[Claims], 
 
 
 def _are_all_back(slots: Slots, back: Collection[Address]) -> bool:
-    return set(map(address_of, holders_of([slots]))).issubset(back)
+    return len(_holders_at(back, slots)) == len(holders_of([slots]))
+
+
+def _holders_at(addresses: Collection[Address], slots: Slots) -> list[MemberId]:
+    """Return the members of a row that were at one of these addresses."""
+    return [member for member in holders_of([slots]) if address_of(member) in addresses]

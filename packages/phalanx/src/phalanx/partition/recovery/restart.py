@@ -73,19 +73,31 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         for member, side in sides.items()
     ]
     above = _versions_above(newest, sides.values(), claims)
-    voter_of = dict(footing.former)
-    confirming = confirming_index(newest)
+    back, confirming = _find_back(sides, without_vote, left), confirming_index(newest)
     for partition in range(newest.partition_count):
         _, _, birth, dormant = newest.row(partition)
         slots = newest.slots(partition) or dormant
         if not slots:
             continue
-        back = {former for former in slots if former is not None and voter_of.get(former, former) in voters}
         row = choose_row(slots, partition, claims, confirming, back)
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
         rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
     return Restart(newest.with_rows(rows), lacking, absent, lacks_majority, without_vote)
+
+
+def _find_back(
+    sides: Mapping[MemberId, StoredSide], without_vote: Collection[MemberId], left: Collection[MemberId]
+) -> frozenset[MemberId]:
+    """Return former members of which nothing more comes: their folders are here, or they have left in good order (`left`).
+
+    1. A and B hold a partition, and B ends. 2. C joins A, which hands over to it, and leaves for good. 3. C ends. 4. B and C come back.
+    """
+    present = [side for member, side in sides.items() if member not in without_vote]
+    back = frozenset(each for side in present for each in (side.history.voter, *side.incarnations))
+    # One that stops leaves in good order, too, and its folder has what it held. Perhaps it has another name there than among voters.
+    keeps = {each for side in sides.values() for each in side.awaited} - back
+    return back if keeps else back.union(left)
 
 
 class Claims(NamedTuple):
@@ -107,8 +119,8 @@ def choose_row(
 ) -> Slots | None:
     """Return the row with which a partition goes on that these members held; None: nobody who is here has all of it.
 
-    `confirming`: the index of the last replica that confirms every write. `back`: former holders whose processes are back, also where
-    later incarnations have gone on with their folders: nobody else comes for whom one could wait.
+    `confirming`: the index of the last replica that confirms every write. `back`: former members of which nothing more comes, also where
+    later incarnations have gone on with their folders.
 
     1. A and B hold a partition, and end with C. 2. A comes back to D, which has no majority, and gives the partition to it. 3. They
     are cut off from each other, and both go on. 4. All come back. A's folder tells nothing of the A of the row any more.
@@ -149,13 +161,19 @@ def _find_later(partition: int, of: Collection[OwnerEpoch], claims: Collection[C
         if each.lacks_majority
         and not each.is_old
         and (position := each.positions.get(partition)) is not None
-        and all(position.seq > held.seq and _has_all_of(position, held) for held in of)
+        and all(_is_later(position, held) for held in of)
     ]
     return choose_greatest(partition, later)
 
 
-def _has_all_of(position: OwnerEpoch, held: OwnerEpoch) -> bool:
-    return is_prefix(held.lineage, held.seq, position.lineage, position.seq)
+def has_later(partition: int, held: OwnerEpoch | None, claims: Collection[Claims]) -> bool:
+    """Return whether anybody has all of a replica, and more. `held`: its position; None: nothing was stored in it."""
+    of = held or OwnerEpoch(partition, 0, "", 0)
+    return any(partition in each.positions and _is_later(each.positions[partition], of) for each in claims)
+
+
+def _is_later(position: OwnerEpoch, held: OwnerEpoch) -> bool:
+    return position.seq > held.seq and is_prefix(held.lineage, held.seq, position.lineage, position.seq)
 
 
 def choose_greatest(partition: int, claims: Collection[Claims]) -> Slots:
