@@ -72,6 +72,7 @@ class FolderSnapshot(NamedTuple):
     store: bytes
     starts: int
     image: Image
+    last_lsn: int
     written: dict[int, tuple[LogRecord, Millis]]
 
 
@@ -98,7 +99,7 @@ class SimFolder(SimDisk):
         """How often the power was cut."""
         self.crash_point: CrashPoint | None = None
         self.is_hurt = False
-        """Whether it is not as it was written and synced."""
+        """Whether it is not as it was written and synced, and no process has read it since."""
         self.is_cut_where_hurt = False
         """Whether an operator uses what is before the damage, as far as that is complete."""
         self.has_failed = False
@@ -146,7 +147,7 @@ class SimFolder(SimDisk):
         self.known_lsn = 0
         """The greatest number of which the member was told that it is synced."""
         self._last_lsn = 0
-        """The last record that was given to the system as a whole."""
+        """The last record that was given to the system as a whole, and that no power cut or failed sync can have taken."""
         self._followed_lsn = 0
         """The last record that `replay` has."""
 
@@ -291,16 +292,19 @@ class SimFolder(SimDisk):
     def cut_power(self, now: Millis) -> None:
         """Lose what is not synced, as far as the disk does not have it by chance. No process runs."""
         self.advance(now)
-        self.files.cut_power(self._chance)
-        self._dirty_since = self._sync = None
+        self._lose_unsynced()
         self.boots += 1
 
     def fail(self) -> None:
         """Let a sync fail: of what was not synced, the disk has this and that, and nothing more is written to it."""
         super().fail()
         self.has_failed = True
+        self._lose_unsynced()
+
+    def _lose_unsynced(self) -> None:
         self.files.cut_power(self._chance)
         self._dirty_since = self._sync = None
+        self._last_lsn = self.synced_lsn
 
     def repair(self) -> bool:
         """Do what an operator does with a folder that a process refuses. Return whether the next process can start with it."""
@@ -341,7 +345,7 @@ class SimFolder(SimDisk):
 
     def copy(self, now: Millis) -> FolderSnapshot:
         """Return a copy of what the system shows."""
-        return FolderSnapshot(now, self.store, self._starts, self.files.latest(), dict(self.written))
+        return FolderSnapshot(now, self.store, self._starts, self.files.latest(), self._last_lsn, dict(self.written))
 
     def put_back(self, copy: FolderSnapshot) -> None:
         """Be as a copy is, also one of another folder. No process runs."""
@@ -349,7 +353,7 @@ class SimFolder(SimDisk):
         self.written = dict(copy.written)
         self.replay, self._followed_lsn = Replay(), 0
         self.watch = LogWatch(self.written)
-        self.synced_lsn, self._unreadable = 0, -1
+        self.synced_lsn, self._last_lsn, self._unreadable = 0, copy.last_lsn, -1
         self.move()
 
     def move(self) -> None:
@@ -432,12 +436,12 @@ class SimFolder(SimDisk):
         last = found.end.lsn - 1 if found.end is not None else 0
         self._last_clock = found.times.clock if found.times is not None else 0
         self.wrong = ""
-        if self.is_hurt and last < self._last_lsn and found.torn is None:
+        if last < self._last_lsn and not (self.is_hurt and found.torn is not None):
             self.wrong = (
                 f"the log ended with record {self._last_lsn}, and nobody says that it ends with {last} now: {found}"
             )
-        if not self.is_hurt and last < self.synced_lsn:
-            self.wrong = f"records up to {self.synced_lsn} were synced, and what is read ends with {last}: {found}"
+        # Damage that has kept nobody from reading all that is used is where nothing is used: behind a block, up to the next page.
+        self.is_hurt = False
         cut = [lsn for lsn in self.written if lsn > last]
         for lsn in cut:
             del self.written[lsn]
