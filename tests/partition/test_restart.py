@@ -276,6 +276,25 @@ def test_what_was_handed_over_on_such_a_side_rules_if_it_has_all_of_the_holders(
     assert rows_of(table_in(planned(more, b, d))) == ["A"]
 
 
+def test_what_the_only_holder_handed_over_on_such_a_side_rules() -> None:
+    """A hands the partition over to D, and leaves: a cluster does not wait for a member that is here, or has left for good."""
+    table = table_of("A")
+    alone = table.with_rows({0: TableRow((lone_id("D"),), 4, 0)})
+    c = side("C", table, view=stable("A"))  # by the last table that the majority had, the partition is A's
+    d = apart(of(side("D", alone, (0, 4, "D", 90), view=stable("A"), left="A"), ((1, "A", 0), (4, "D", 8))))
+    plan = planned(c, d)
+    assert (rows_of(table_in(plan)), plan.lacking) == (["D"], {})
+    awaits = msgspec.structs.replace(d, awaited=ids("A"))
+    assert planned(c, awaits).lacking == {0: ids("A")}
+    a = msgspec.structs.replace(side("A", table, view=stable("A")), table=None, formers=(), incarnations=ids("A"))
+    plan = plan_restart({back("A"): a, back("C"): c, back("D"): awaits})
+    assert (rows_of(table_in(plan)), plan.lacking) == (["D"], {})
+    # A is here, and nobody has what it had: C has what it held before A.
+    before = of(side("C", table, (0, 1, "C", 5), view=stable("A")), ((1, "C", 0),))
+    plan = plan_restart({back("A"): a, back("C"): before})
+    assert plan.lacking == {0: ids("A")}
+
+
 def test_such_a_side_waits_for_a_holder_that_can_have_more() -> None:
     table = table_of("AB")
     alone = table.with_rows({0: TableRow((lone_id("D"),), 4, 0)})

@@ -132,11 +132,12 @@ def choose_row(
         if former is not None and former in present and partition in present[former].positions
     }
     named = [former for former in slots if former is not None]
-    if not any(position.epoch for _, position in held.values()):
-        # None of them had heard of its first table: nothing was ever stored.
-        return (present[named[0]].member,) if len(held) == len(named) else None
-    old = frozenset(each.member for each in claims if each.is_old)
     is_awaited = any(former not in present and former not in back for former in named[: confirming + 1])
+    if not any(position.epoch for _, position in held.values()):
+        if len(held) == len(named):
+            return (present[named[0]].member,)  # none of them had heard of its first table: nothing was ever stored
+        return None if is_awaited else _find_handed_over(partition, claims)
+    old = frozenset(each.member for each in claims if each.is_old)
     # One that does not confirm, and went on alone, can lack what the others have acknowledged.
     apart = {each.member for each in claims if each.lacks_majority}
     stored = {
@@ -164,6 +165,17 @@ def _find_later(partition: int, of: Collection[OwnerEpoch], claims: Collection[C
         and all(_is_later(position, held) for held in of)
     ]
     return choose_greatest(partition, later)
+
+
+def _find_handed_over(partition: int, claims: Collection[Claims]) -> Slots | None:
+    """Return the row of the greatest replica, where it is of a side without the majority; None: it is not, or nobody has one.
+
+    1. A ends, and B, the only holder of a partition, goes on without the majority. 2. B hands it over to C, which joins it, and leaves.
+    3. All end, and come back. Of the others some can have what they held before B.
+    """
+    row = choose_greatest(partition, [each for each in claims if not each.is_old])
+    apart = {each.member for each in claims if each.lacks_majority}
+    return row if row and row[0] in apart else None
 
 
 def has_later(partition: int, held: OwnerEpoch | None, claims: Collection[Claims]) -> bool:
