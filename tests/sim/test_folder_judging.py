@@ -1,15 +1,19 @@
 """What a simulated folder says of what is read from it, after damage, and after what was not synced is lost."""
 
 from random import Random
+from typing import cast
 
 import pytest
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import known
 from phalanx.disk.blocks import PAGE_BYTES, BlockTimes
 from phalanx.disk.segment_head import HEAD_BYTES
+from phalanx.node.node import Node
 from phalanx.wire.disk_records import EpochBegun
-from phalanx_proof.sim.cluster.folder import UNSYNCED_MS, SimFolder
+from phalanx_proof.sim.cluster.folder import SEGMENT_RECORDS, UNSYNCED_MS, SimFolder
+from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.log_sizes import Copying
 from phalanx_proof.sim.cluster.sector_disk import SectorDisk
 
 FIRST = MemberId("A:1/1")
@@ -110,3 +114,19 @@ def test_who_reads_a_log_without_its_last_block_must_say_that_something_is_wrong
         folder.files._synced[1][offset] = is_torn
     assert start(folder) == ("" if is_torn else folder.wrong)
     assert bool(folder.wrong) != is_torn
+
+
+def test_a_member_has_not_copied_all_that_it_holds_while_replicas_wait_for_a_merge(folder: SimFolder) -> None:
+    """They are not copied, and need older records: to say that all is copied would be to wait for segments to go that are needed."""
+    host = Host(0, Address("A:1"))
+    host.node = cast(Node, object())
+    index, begins_at = folder.replay.index, min(folder.replay.index.began.values())
+    copying = Copying(host, folder, begins_at - 1)
+    assert not copying.is_over  # too little was written
+    folder.log.last_lsn = begins_at + 2 * SEGMENT_RECORDS
+    assert copying.is_over
+    index.kept[FIRST, 3] = begins_at - 1
+    assert not copying.is_over
+    del index.kept[FIRST, 3]
+    index.began[0] = begins_at - 1
+    assert not copying.is_over

@@ -23,7 +23,7 @@ LONGEST_MS: Millis = 120_000
 """So long copies of everything take at most."""
 
 
-class _Copying(NamedTuple):
+class Copying(NamedTuple):
     """A member that copies all its replicas."""
 
     host: Host
@@ -31,14 +31,17 @@ class _Copying(NamedTuple):
     from_lsn: int
     """The last record before these copies."""
 
-    def find_next(self) -> int | None:
-        """Return a partition whose copy is missing; None: all have begun behind `from_lsn`, and enough was written for a segment."""
+    @property
+    def is_over(self) -> bool:
+        """Whether all that it holds begins behind `from_lsn`, and enough was written for a segment; or it has ended.
+
+        It has not as long as replicas wait for a merge: their records are needed, and none of them is copied.
+        """
         index = self.folder.replay.index
-        oldest = index.oldest()
-        if oldest is None or self.host.node is None:
-            return None
-        is_short = self.folder.log.last_lsn < self.from_lsn + 2 * SEGMENT_RECORDS
-        return oldest if is_short or index.began[oldest] <= self.from_lsn else None
+        if self.host.node is None or not (index.began or index.kept):
+            return True
+        is_long = self.folder.log.last_lsn >= self.from_lsn + 2 * SEGMENT_RECORDS
+        return is_long and index.needed_from(self.folder.log.last_lsn) > self.from_lsn
 
 
 def judge_sizes(world: World, tell: Callable[[Host, str], None]) -> int:
@@ -59,22 +62,22 @@ def judge_sizes(world: World, tell: Callable[[Host, str], None]) -> int:
     return judged
 
 
-def _begin(world: World) -> list[_Copying]:
+def _begin(world: World) -> list[Copying]:
     return [
-        _Copying(host, host.folder, host.folder.log.last_lsn)
+        Copying(host, host.folder, host.folder.log.last_lsn)
         for host in world.hosts
         if host.has_joined and host.folder is not None and host.folder.log.is_on
     ]
 
 
-def _copy_all(world: World, members: list[_Copying]) -> list[_Copying]:
+def _copy_all(world: World, members: list[Copying]) -> list[Copying]:
     """Copy all that these members hold. Return those that have done so."""
     end = world.now + LONGEST_MS
     copying = members
     while copying and world.now < end and not world.is_over:
         for each in copying:
-            if (partition := each.find_next()) is not None:
+            if (partition := each.folder.replay.index.oldest()) is not None:
                 world.feed(each.host, each.host.running_node.this, CopyToDisk(partition))
         world.run_until(world.now + STEP_MS)
-        copying = [each for each in copying if each.find_next() is not None]
+        copying = [each for each in copying if not each.is_over]
     return [each for each in members if each not in copying]
