@@ -16,7 +16,8 @@ from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.reading import StartTimes
 from phalanx.disk.replay import Replay
 from phalanx.wire.disk_records import CopyBegun, CopyDropped, EpochBegun, ReplicaDropped
-from phalanx_proof.sim.cluster.folder import SimFolder, find_difference_of
+from phalanx_proof.sim.cluster.disk_contents import find_difference_of
+from phalanx_proof.sim.cluster.folder import SimFolder
 from support.disk_records import MAP, chunk, copy_start, put, stored
 from support.harness import key_of
 

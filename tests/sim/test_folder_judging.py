@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from phalanx.common.errors import CorruptDataError
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import known
 from phalanx.disk.blocks import PAGE_BYTES, BlockTimes
@@ -114,6 +115,21 @@ def test_who_reads_a_log_without_its_last_block_must_say_that_something_is_wrong
         folder.files._synced[1][offset] = is_torn
     assert start(folder) == ("" if is_torn else folder.wrong)
     assert bool(folder.wrong) != is_torn
+
+
+def test_a_process_that_ends_as_a_stranger_before_it_joins_leaves_the_folder_of_a_stranger(folder: SimFolder) -> None:
+    """1. A log is cut where it is damaged. 2. A process starts with it, which only the first record of its segment tells. 3. It ends."""
+    folder.files.end_sync(folder.files.begin_sync())
+    damaged = len(bytes(folder.files._synced[1][:PAGE_BYTES]).rstrip(b"\0")) - 1
+    change(folder, damaged)
+    with pytest.raises(CorruptDataError):
+        start(folder)
+    folder.is_cut_where_hurt = True
+    assert folder.repair()
+    for number in range(1, 4):
+        assert start(folder, ENDED_AT + number) == ""
+        assert folder.replay.index.cluster.voter.startswith("A:1/repaired-")
+        folder.begin_log(ENDED_AT + number, FIRST, shown(ENDED_AT + number))
 
 
 def test_a_member_has_not_copied_all_that_it_holds_while_replicas_wait_for_a_merge(folder: SimFolder) -> None:

@@ -46,6 +46,21 @@ def find_difference(node: Node, replay: Replay, now: Millis) -> str:
     return compare_kept(node.data_merging.orphaned, replay.orphaned, now)
 
 
+def find_difference_of(expected: Replay, read: Replay, now: Millis) -> str:
+    """Return in what the replicas of all records and those that were read differ first; empty: in nothing that counts."""
+    if other := expected.replicas.keys() ^ read.replicas.keys():
+        where = "was not read" if min(other) in expected.replicas else "was read, and does not exist"
+        return f"partition {min(other)} {where}"
+    for partition, replica in expected.replicas.items():
+        if why := compare_replicas(replica, read.replicas[partition], now):
+            return f"partition {partition}, here all records for memory: {why}"
+    if why := compare_kept(expected.orphaned, read.orphaned, now):
+        return f"{why} (here all records for memory)"
+    if expected.index.cluster != read.index.cluster:
+        return f"the cluster is {expected.index.cluster} by all records, and was read as {read.index.cluster}"
+    return ""
+
+
 def compare_kept(memory: OrphanedReplicas, disk: OrphanedReplicas, now: Millis) -> str:
     """Return in what the replicas that wait for a merge differ first; empty: in nothing."""
     here, there = [{side.former: side.replicas for side in each.unmerged()} for each in (memory, disk)]

@@ -10,6 +10,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+import msgspec
+
 from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.ids import MemberId, Millis, address_of, member_id
@@ -24,9 +26,9 @@ from phalanx.disk.restoring import Restoration, disown, restore
 from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.wire.disk_records import LogRecord
+from phalanx.wire.disk_records import LogRecord, SegmentStart
 from phalanx_proof.sim.cluster.disk import SimDisk
-from phalanx_proof.sim.cluster.disk_contents import compare_kept, compare_replicas
+from phalanx_proof.sim.cluster.disk_contents import find_difference_of
 from phalanx_proof.sim.cluster.log_watch import LogWatch
 from phalanx_proof.sim.cluster.sector_disk import Image, Places, SectorDisk
 
@@ -139,7 +141,9 @@ class SimFolder(SimDisk):
         """The record with which the segment ends."""
         self._has_synced_page = False
         self.written: dict[int, tuple[LogRecord, Millis]] = {}
-        """By number all records that are part of the log, but for the first ones of segments, and what the clock showed."""
+        """By number all records that are part of the log, and what the clock showed. Of the first ones of segments only those that do
+        not say what follows from all others (`_expect_as_first`).
+        """
         self._dirty_since: Millis | None = None
         self._sync: SyncUnderWay | None = None
         self.synced_lsn = 0
@@ -379,8 +383,9 @@ class SimFolder(SimDisk):
         image = self.files.latest()
         found, replay = self.read(image, at)
         self._judge(found, replay, at)
-        if found.newest is not None and found.newest.start <= self._cut_start:
-            self.disown(replay, found.newest.member)
+        cut = found.newest if found.newest is not None and found.newest.start <= self._cut_start else None
+        if cut is not None:
+            self.disown(replay, cut.member)
         self._starts += 1
         store = StoreStart(self.store.hex(), self._starts)
         first = ReplicaLog(store=store)
@@ -392,7 +397,16 @@ class SimFolder(SimDisk):
         self._writer = LogWriter(owner, store, found, replay.index, DISK_LAG_MS)
         self.log = self._writer.log
         self._last_lsn = self.synced_lsn = self.known_lsn = self.log.last_lsn
+        if cut is not None:
+            self._expect_as_first(msgspec.structs.replace(cut, state=replay.index.cluster), shown)
         return restoration
+
+    def _expect_as_first(self, start: SegmentStart, shown: Millis) -> None:
+        """Note the first record of the segment that this process begins, where it says what no other record does."""
+        lsn, record = self.log.last_lsn + 1, LogRecord(start)
+        self.written[lsn] = record, shown
+        self.replay.take(lsn, record, shown)
+        self._followed_lsn = lsn
 
     def read(self, image: Image, at: StartTimes) -> tuple[LogScan, Replay]:
         """Read files back. Raises `PhalanxError`."""
@@ -467,18 +481,3 @@ def _find_jump(found: LogScan, at: StartTimes) -> Millis:
     if found.newest is None or found.times is None or found.newest.boot_id == at.boot_id:
         return 0
     return max(0, at.wall_ms - found.times.wall_ms) - (at.mono_ms - found.times.mono_ms)
-
-
-def find_difference_of(expected: Replay, read: Replay, now: Millis) -> str:
-    """Return in what the replicas of all records and those that were read differ first; empty: in nothing that counts."""
-    if other := expected.replicas.keys() ^ read.replicas.keys():
-        where = "was not read" if min(other) in expected.replicas else "was read, and does not exist"
-        return f"partition {min(other)} {where}"
-    for partition, replica in expected.replicas.items():
-        if why := compare_replicas(replica, read.replicas[partition], now):
-            return f"partition {partition}, here all records for memory: {why}"
-    if why := compare_kept(expected.orphaned, read.orphaned, now):
-        return f"{why} (here all records for memory)"
-    if expected.index.cluster != read.index.cluster:
-        return f"the cluster is {expected.index.cluster} by all records, and was read as {read.index.cluster}"
-    return ""
