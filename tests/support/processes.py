@@ -40,6 +40,7 @@ def wait_for(
     `seen` tells in the end what was there instead.
     """
     deadline = time.monotonic() + deadline_s
+    pause_s = 0.02
     while True:
         problem = ""
         try:
@@ -50,7 +51,8 @@ def wait_for(
             return found
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {deadline_s:g} s: {what}{problem} {seen()}".rstrip())
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, 0.2)  # whoever is asked all the time has less time to do what is waited for
 
 
 def free_port() -> int:
