@@ -7,7 +7,7 @@ is the part of a member's rate that the disk leaves, over the part that it leave
 to ask, the first part alone counts. Where each write waits for its sync (a map that is `always`, and `appendfsync always`), the
 rates on the disk are compared as they are.
 
-Then restarts: of one server (`benchmarks.durable_restart`), and of whole clusters (`benchmarks.durable_cluster`).
+Then puts while the log is copied (`benchmarks.durable_compaction`), and restarts: of one server (`benchmarks.durable_restart`), and of whole clusters (`benchmarks.durable_cluster`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from rich.table import Table
 import phalanx
 from benchmarks.backup import bare, bare_connections
 from benchmarks.durable_cluster import ClusterRestart, RollingRestart, measure_cluster_restarts, shown
+from benchmarks.durable_compaction import Compaction, measure_compaction
+from benchmarks.durable_compaction import shown as shown_compaction
 from benchmarks.durable_restart import Restart, measure_restarts
 from benchmarks.plan import KEY_COUNT, MAP, VALUE_BYTES, make_entries
 from benchmarks.resp import rate_in
@@ -94,6 +96,7 @@ class Row(msgspec.Struct):
 
 class DurableReport(msgspec.Struct):
     rows: list[Row]
+    compaction: list[Compaction]
     restarts: list[Restart]
     at_once: list[ClusterRestart]
     one_by_one: list[RollingRestart]
@@ -119,13 +122,14 @@ def durable(
             progress.print(f"measuring: {name}", style="dim")
         return wanted
 
-    report = DurableReport([], [], [], [], [] if has_redis else [WITHOUT_REDIS])
+    report = DurableReport([], [], [], [], [], [] if has_redis else [WITHOUT_REDIS])
     for measure in (_redis_rows, _always_rows, _client_rows, _embedded_rows, _backup_rows):
         report.rows += measure(rounds, seconds, has_redis, is_wanted)
     entries = RESTART_ENTRIES // 10 if quick else RESTART_ENTRIES
+    report.compaction += measure_compaction(entries // 2, 1 if quick else 3, 5 * seconds, is_wanted)
     report.restarts += measure_restarts(entries, 1 if quick else 3, has_redis, is_wanted)
     report.at_once, report.one_by_one = measure_cluster_restarts(entries // 2, 1 if quick else 3, is_wanted)
-    if not (report.rows or report.restarts or report.at_once or report.one_by_one):
+    if not (report.rows or report.compaction or report.restarts or report.at_once or report.one_by_one):
         raise typer.BadParameter(f"no row has {' or '.join(only or [])} in its name", param_hint="only")
     if as_json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
@@ -403,5 +407,5 @@ def _print(report: DurableReport, out: Console) -> None:
         out.print(
             "A restart is the whole start of a process, until a client is answered. The goals are for reading back alone."
         )
-    for line in [*shown(report.at_once, report.one_by_one), *report.notes]:
+    for line in [*map(shown_compaction, report.compaction), *shown(report.at_once, report.one_by_one), *report.notes]:
         out.print(line)
