@@ -87,6 +87,11 @@ class QuorumRecord(msgspec.Struct, frozen=True, array_like=True):
         return self.number > 0
 
     @property
+    def latest_number(self) -> int:
+        """The number of the latest view that is stable or can be."""
+        return max(each.number for each in (self.stable, *self.pending))
+
+    @property
     def is_stable(self) -> bool:
         """Whether the present view is known to be stable."""
         return self.number == self.stable.number
@@ -205,8 +210,7 @@ def with_merged(footing: QuorumRecord, founders: Iterable[MemberId]) -> QuorumRe
 
 def accept_view(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
     """Return the record of a view that an operator declares stable, whatever became of the others."""
-    highest = max(each.number for each in (footing.stable, *footing.pending))
-    return stable_record(msgspec.structs.replace(footing, number=max(highest, footing.number) + 1), view)
+    return stable_record(msgspec.structs.replace(footing, number=max(footing.latest_number, footing.number) + 1), view)
 
 
 def _place(view: QuorumView) -> tuple[int, int, MemberId, tuple[MemberId, ...]]:

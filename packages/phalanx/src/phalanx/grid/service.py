@@ -466,8 +466,7 @@ class GridService:
 
     def stored(self) -> StoredSide | None:
         """Return what was read from the folder and no cluster has taken up yet; None: nothing."""
-        awaited = self.follower.as_read.awaited
-        return awaited.side if awaited is not None else None
+        return self.follower.as_read.side_under(self.table)
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return what a new master must know besides the table (DL-29)."""

@@ -153,6 +153,7 @@ class Node:
         guard = ProtectionGuard(ownership.table.maps, config.heartbeat_interval_ms, majority, self._out)
         self.grid = GridService(ownership, guard, self.clock, self._out)
         self.installed_table = InstalledTable(this, config, self._out, self.grid)
+        self.installed_table.known_number = lambda: majority.quorum.known_number
         self.pause_detection = PauseDetection(config, self.membership, self.installed_table, self._out)
         self.serves = self.pause_detection.serves
         """Returns whether this member knows that it is a member, also at a moment before the input that follows."""

@@ -8,8 +8,10 @@ answer has arrived. What the master does for the table is decided in `coordinato
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
+
+import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
@@ -70,6 +72,8 @@ class InstalledTable:
 
     def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, replicas: Replicas) -> None:
         self.this = this
+        self.known_number: Callable[[], int] = lambda: 0
+        """Returns what `StoredSide.known_number` is now; the member sets it."""
         self.table = replicas.table
         self.installed_version = 0
         """The version of the installed table of the master; rows that are ahead of it do not count."""
@@ -253,8 +257,10 @@ class InstalledTable:
 
     def answer_search(self, search_id: int) -> FetchedTable:
         """Return what a new master needs from this member to find the most recent table."""
-        replicas = self._replicas
-        return FetchedTable(search_id, self.table, self.completed, *replicas.undecided(), replicas.stored())
+        replicas, stored = self._replicas, self._replicas.stored()
+        if stored is not None:
+            stored = msgspec.structs.replace(stored, known_number=self.known_number())
+        return FetchedTable(search_id, self.table, self.completed, *replicas.undecided(), stored)
 
     # --- orders of the master --------------------------------------------------------------------------------------
 

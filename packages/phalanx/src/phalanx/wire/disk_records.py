@@ -252,10 +252,15 @@ def lacks_majority(footing: QuorumRecord | None) -> bool:
     return footing is not None and not footing.has_majority
 
 
+def with_incarnation(members: tuple[MemberId, ...], member: MemberId) -> tuple[MemberId, ...]:
+    """Return the incarnations that a folder names, with one that has no table yet."""
+    members = members if member in members else (*members, member)
+    return (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
+
+
 def with_view(known: KnownCluster, record: ViewRecord) -> KnownCluster:
     """Return what is known after a view was installed."""
-    members = known.members if record.member in known.members else (*known.members, record.member)
-    members = (*members[:1], *members[1:][-REMEMBERED_INCARNATIONS:])
+    members = with_incarnation(known.members, record.member)
     incarnations = tuple(dict.fromkeys((*known.incarnations, record.member)))[-REMEMBERED_INCARNATIONS:]
     lacks = lacks_majority(record.footing) if record.member == members[0] else known.lacks_majority
     return msgspec.structs.replace(

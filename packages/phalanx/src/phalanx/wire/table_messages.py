@@ -99,7 +99,7 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """What a process has read from its folder and no cluster has taken up yet."""
 
     formers: tuple[MemberId, ...]
-    """The incarnations that have written it, since one of them had a table; the latest last."""
+    """The incarnations that have written it, since one of them had a table, and those of the process until one has; the latest last."""
     history: VoterHistory
     """For whom the process votes, and what it knows of stable views."""
     table: PartitionTable | None
@@ -118,6 +118,8 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """The latest incarnations that had a view and the folder: also such of which it tells nothing any more."""
     awaited: tuple[MemberId, ...] = ()
     """Members that were awaited, because their folders have what they held (DU-59)."""
+    known_number: int = 0
+    """The number of the latest view that the process knows, and that is or can be stable: perhaps it began after this was read."""
 
     @property
     def root(self) -> MemberId:

@@ -26,7 +26,7 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.wire.join_events import LeaveStarted, LiteChanged, LiteChangeStarted
-from phalanx.wire.restart_events import HoldersGivenUp
+from phalanx.wire.restart_events import ClusterRestarted, HoldersGivenUp
 from phalanx.wire.table_events import (
     MigrationCommitted,
     MigrationCopied,
@@ -81,6 +81,8 @@ class TableChecker(Checker):
         """Partition and its version to the migrations that masters ordered for it."""
         self._adopted: dict[MemberId, tuple[int, ...]] = {}
         """New master to the partitions whose replicas it adopted, in the present input."""
+        self._restarting: set[MemberId] = set()
+        """Masters that have brought back a cluster in the present input."""
         self._dividing: set[MemberId] = set()
         """Masters that have divided the partitions in the present input."""
         self._divided: set[tuple[int, int]] = set()
@@ -141,6 +143,8 @@ class TableChecker(Checker):
             self._demoted.discard(event.subject)
         elif isinstance(event, TableSearchEnded):
             self._adopted[member] = event.adopted
+        elif isinstance(event, ClusterRestarted):
+            self._restarting.add(member)
         elif isinstance(event, PartitionsDivided):
             self._divide(event.after)
             self._counts[member] = event.after
@@ -202,6 +206,8 @@ class TableChecker(Checker):
         if self._has_sides:
             return
         adopted, lost = self._adopted.pop(member, ()), self._lost.pop(member, ())
+        restarts = member in self._restarting
+        self._restarting.discard(member)
         count = table.partition_count
         for partition, part in [(p, part) for p in changed for part in self._parts(p, count)]:
             self._check_owner(part, member, table, view, alive, now)
@@ -223,6 +229,9 @@ class TableChecker(Checker):
                 # Its master can have gone on to a newer view, which this member has yet to get.
                 gone_on = self._members.get(master, view.members) if master is not None else view.members
                 staying = frozenset(view.members).intersection(gone_on)
+                if restarts:
+                    # A master can have ended that alone knew which of them held what: they can lack what it wrote until then.
+                    staying = frozenset(each for each in staying if self._had_table(each, member))
                 self._add_row(part, member, *old, table, view, staying, now, is_adopted, is_lost)
 
     def _check_settings(self, member: MemberId, table: PartitionTable, master: MemberId | None, now: Millis) -> None:

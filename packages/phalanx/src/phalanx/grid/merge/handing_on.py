@@ -14,6 +14,7 @@ def keep_what_is_held(kept: OrphanedReplicas, ownership: Ownership, follower: Fo
     table = ownership.table
     restored = kept.restored = follower.as_read.awaited
     if not table.is_assigned:
+        kept.restored = restored.held_by(ownership.this) if restored is not None else None
         return
     held = follower.finish_splits() | {owned.number: owned.replica for owned in ownership.all_owned()}
     if restored is not None:

@@ -12,6 +12,7 @@ from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import RestoredReplicas, SetAside
 from phalanx.machine.facts import ReplicasSetAside
 from phalanx.machine.outbox import Outbox
+from phalanx.wire.table_messages import StoredSide
 
 
 class ReplicasAsRead:
@@ -36,6 +37,12 @@ class ReplicasAsRead:
     def partitions(self) -> Set[int]:
         """Return the partitions of those that are not set aside."""
         return self.awaited.replicas.keys() if self.awaited is not None else frozenset()
+
+    def side_under(self, table: PartitionTable) -> StoredSide | None:
+        """Return what was read and no cluster has taken up yet, for masters that ask while this member has this table; None: nothing."""
+        if self.awaited is None:
+            return None
+        return self.awaited.side if table.is_assigned else self.awaited.held_by(self._this).side
 
     def restore(self, read: RestoredReplicas) -> None:
         """Take what was read from the folder, or the parts of it."""

@@ -14,7 +14,7 @@ from phalanx.common.table import PartitionTable, unassigned_table
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import Division
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.wire.disk_records import ReplicaDropped, ReplicasDivided, ReplicasKept
+from phalanx.wire.disk_records import ReplicaDropped, ReplicasDivided, ReplicasKept, with_incarnation
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 
 
@@ -43,6 +43,15 @@ class RestoredReplicas(NamedTuple):
     def configure(self, config: NodeConfig) -> NodeConfig:
         """Return the settings with which these replicas are used: they can have been divided since the process began."""
         return msgspec.structs.replace(config, partition_count=self.partition_count) if self.partition_count else config
+
+    def held_by(self, member: MemberId) -> RestoredReplicas:
+        """Return these as those of an incarnation, too, that has had no table with owners: rows can name it all the same.
+
+        1. A cluster comes back, and master A gives B's incarnation what B has in its folder. 2. A ends before B hears of it, and comes
+        back with that table in its folder.
+        """
+        formers = with_incarnation(self.side.formers, member)
+        return self._replace(side=msgspec.structs.replace(self.side, formers=formers))
 
     def awaited_by(self, table: PartitionTable) -> RestoredReplicas | None:
         """Return what dormant partitions of a table wait for, or can yet; None: nothing.

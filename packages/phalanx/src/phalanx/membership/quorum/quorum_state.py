@@ -343,6 +343,12 @@ class QuorumState:
             footing = msgspec.structs.replace(footing, left=self.footing.left)
         return VoterHistory(self.voter, footing)
 
+    @property
+    def known_number(self) -> int:
+        """The number of the latest view that this process knows, and that is or can be stable; 0: it knows none."""
+        memory = self.memory()
+        return memory.footing.latest_number if memory is not None else 0
+
     def has_left(self, member: MemberId) -> bool:
         """Return whether a member has left in good order since the last stable view, as the master knows."""
         return self._voices.get(member, member) in self.left

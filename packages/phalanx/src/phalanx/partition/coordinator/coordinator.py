@@ -129,18 +129,24 @@ class PartitionCoordinator:
         else:
             self.publication.keep_only(self._members)
             self.dormant.keep_only(self._members)
-            if self._search is not None:
-                self._search.on_view(view)
-            elif self._must_ask(before, view):
+            if self._must_ask(before, view):
                 self._start_search(view, now)
+            elif self._search is not None:
+                self._search.on_view(view)
         self._end_search_if_over(now)
         if self.decides:
             self._rebalancer.repair(now)
             self._go_on(now)
 
     def _must_ask(self, before: MembersView | None, view: MembersView) -> bool:
-        """Return whether members have come that can have in their folders what is about to be assigned for the first time."""
+        """Return whether members have come that can have in their folders what is about to be assigned for the first time.
+
+        Then all are asked, also those that have answered: since then they can have taken part in views of which the folders of
+        others tell, and nobody else's replicas would count if they had not (DU-56).
+        """
         came = before is None or not set(before.members).issuperset(view.members)
+        if self._search is not None:
+            return came and self._search.asks_newcomers
         return came and self._local.has_folder and not self._installed.is_assigned
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:

@@ -24,13 +24,19 @@ def find_without_vote(sides: Mapping[MemberId, StoredSide], footing: QuorumRecor
 
 
 def find_old(sides: Mapping[MemberId, StoredSide], footing: QuorumRecord) -> frozenset[MemberId]:
-    """Return the members whose replicas can lack what they have acknowledged: also those that have forgotten a stable view."""
+    """Return the members whose replicas can lack what they have acknowledged: also those that have forgotten a stable view.
+
+    One whose present process has taken part in that view has forgotten nothing:
+
+    1. A and B come back, and their view becomes stable. 2. A ends, and starts again: its folder tells of that view, and B's, as it was
+    read, does not.
+    """
     stable = footing.stable
     forgetful = {
         member
         for member, side in sides.items()
         if side.history.voter in stable.voters
-        and stable.number > max(each.number for each in (side.history.footing.stable, *side.history.footing.pending))
+        and stable.number > max(side.known_number, side.history.footing.latest_number)
     }
     return frozenset(forgetful | find_without_vote(sides, footing).keys())
 

@@ -265,5 +265,7 @@ def _row_of(held: Mapping[MemberId, tuple[int, OwnerEpoch]]) -> Slots:
 
 
 def _are_equal(position: OwnerEpoch, other: OwnerEpoch) -> bool:
-    """Return whether two replicas hold the same."""
-    return (position.epoch, position.leader, position.seq) == (other.epoch, other.leader, other.seq)
+    """Return whether two replicas hold the same: no epoch that one of them has not heard of has brought a write."""
+    is_same = (position.epoch, position.leader, position.seq) == (other.epoch, other.leader, other.seq)
+    has_same_writes = position.seq == other.seq and is_prefix(position.lineage, position.seq, other.lineage, other.seq)
+    return is_same or has_same_writes

@@ -26,7 +26,7 @@ class TableSearch:
         """Members that have not answered yet, oldest first."""
         self._ask_at = 0
         self.asks_newcomers = False
-        """Whether members that join are asked as well: a cluster that was switched off is coming back."""
+        """Whether another search begins when members join: a cluster that was switched off is coming back."""
 
     def __repr__(self) -> str:
         return f"TableSearch({self._search_id}, waiting_for={list(self.waiting_for)})"
@@ -54,11 +54,7 @@ class TableSearch:
         3. According to D's table no holder of the partition would be left; but S still holds it, and waits for the
         outcome. A member that acted upon a row has that row, so a row that only departed members have can be ignored.
         """
-        self.waiting_for = dict.fromkeys(
-            member
-            for member in view.members
-            if member in self.waiting_for or (self.asks_newcomers and member not in self._answers)
-        )
+        self.waiting_for = dict.fromkeys(member for member in view.members if member in self.waiting_for)
         self._answers = {member: answer for member, answer in self._answers.items() if member in view}
 
     def is_over(self) -> bool:
