@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.losses import LossKind
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
@@ -16,57 +13,13 @@ from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import LogRecord, ReplicaDropped
 from phalanx.wire.join_events import JoinRequestRefused
-from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.restart_events import PartitionsDormant, PartitionsWoken
 from phalanx.wire.table_events import PartitionLost
-from phalanx.wire.table_messages import OwnerEpoch
 from phalanx.wire.view_events import OtherSideFound
+from support.dormancy import LATER, VALUE, back, crash, dormant, filled, read, write
 from support.harness import Cluster, lone_id
 
-VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"
-
 pytestmark = pytest.mark.rows("DU-32")
-
-
-def filled(names: str, *rows: str, **settings: Any) -> Cluster:
-    """Each partition has one entry. Seeds that are no members cannot be reached."""
-    settings = {"seeds": names[0]} | settings
-    c = Cluster(has_folders=True, partition_count=len(rows), **settings)
-    c.cuts |= {frozenset((name, seed)) for name in names for seed in settings["seeds"] if seed not in names}
-    for name in names:
-        c.start(name)
-        c.advance(1_500)
-    c.assign(rows=rows)
-    for partition, row in enumerate(rows):
-        write(c, row[0], partition, VALUE)
-    return c
-
-
-def write(c: Cluster, owner: str, partition: int, value: bytes) -> None:
-    put = c.put(owner, c.key(partition), value)
-    c.advance(500)
-    assert c.is_done(put)
-
-
-def crash(c: Cluster, names: str) -> None:
-    """They are removed."""
-    c.crash(names)
-    c.advance(12_000)
-
-
-def back(c: Cluster, name: str) -> None:
-    c.join(name, seeds="".join(c.nodes) or "A")
-    c.advance(3_000)
-
-
-def read(c: Cluster, partition: int) -> bytes | None:
-    owner = c.replicas(next(iter(c.nodes)), partition)[0]
-    return c.get(owner, c.key(partition))
-
-
-def dormant(c: Cluster, name: str) -> dict[int, str]:
-    table = c.table(name).dormant
-    return {p: "".join(each[0] if each is not None else "-" for each in slots) for p, slots in table.items()}
 
 
 def test_the_partitions_of_a_crashed_member_wait_for_it_and_the_others_go_on() -> None:
@@ -459,37 +412,3 @@ def test_a_holder_that_is_back_and_has_nothing_of_it_can_be_given_up() -> None:
     assert (dormant(c, "A"), read(c, 1)) == ({}, None)
     (loss,) = c.table("A").losses.losses
     assert loss.kind is LossKind.EMPTY
-
-
-def test_a_cluster_waits_for_no_holder_that_has_left_for_good_while_it_lacked_the_majority() -> None:
-    """B ends, and A goes on without the majority. C joins A, which hands over to it, and leaves."""
-    c = filled("AB", "AB")
-    crash(c, "B")
-    c.join("C", seeds="A")
-    c.advance(5_000)
-    write(c, "A", 0, LATER)
-    c.leave("A")
-    c.advance(20_000)
-    assert (c.views_of("C"), c.row("C", 0)) == (["C"], "C")
-    c.crash("C")
-    c.start("B")
-    c.start("C", seeds="B")
-    c.stay_together("BC")
-    assert read(c, 0) == LATER
-
-
-@pytest.mark.parametrize(("others", "begins"), [(1, False), (2, True)], ids=["all and more", "another line"])
-def test_what_is_to_be_merged_is_not_all_where_another_folder_has_all_of_it_and_more(others: int, begins: bool) -> None:
-    """B was cut off, or came back too late, and is to merge what it had. D went on with it, without the majority."""
-    c = filled("ABCD", "BC")
-    b = c.id("B")
-    c.crash("B")
-    crash(c, "C")
-    assert dormant(c, "A") == {0: "BC"}
-    lineage = (LeaderEpoch(1, b, 0),)
-    went_on = OwnerEpoch(0, 9, c.id("D"), 20, (LeaderEpoch(others, b, 0), LeaderEpoch(9, c.id("D"), 12)))
-    version = c.table("A").version
-    c.say("D", "A", m.TableAck(version, formers=(lone_id("X"),), positions=(went_on,), lacks_majority=True))
-    to_merge = DormantOrphans(b, (0,), positions=(OwnerEpoch(0, 1, b, 10, lineage),))
-    c.say("D", "A", m.KeptReport(1, 1, dormant=(to_merge,)))
-    assert (dormant(c, "A") == {}) is begins

@@ -210,3 +210,8 @@ def test_a_cluster_goes_on_with_what_one_has_that_went_on_alone_after_a_holder_h
     last one of a side with the majority. 3. A joins B, and B leaves: A goes on alone. 4. All end, and come back: the cluster waited for B,
     whose folder was there and empty. 5. An operator lets it go on. A merged what it had held when it ended first."""
     assert play(draw_options(492, Profile.OUTAGE)).events["ClusterRestarted"]
+
+
+def test_a_lite_member_that_gets_a_folder_with_data_brings_it() -> None:
+    """The folders of two hosts are exchanged, and a lite member runs on one of them: it owned what it had read."""
+    assert play(draw_options(352, Profile.RESTART)).events["PartitionsWoken"]

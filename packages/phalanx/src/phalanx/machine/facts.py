@@ -144,5 +144,9 @@ class ReplicasSetAside(Fact, frozen=True):
     """Replicas that were read from the folder are to be merged, because the cluster goes on with others."""
 
 
+class FolderTakenUp(Fact, frozen=True):
+    """Nothing waits any more as it was read from the folder: a cluster has taken it up, or has others in its place."""
+
+
 class OrphansMerged(Fact, frozen=True):
     """This member is to leave, and no longer waits for others to merge the orphaned replicas that it keeps."""

@@ -11,6 +11,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.store import StoreStart
 from phalanx.common.versions import Release
 from phalanx.machine.outbox import Outbox
+from phalanx.wire.table_messages import StoredSide
 
 
 class LocalContext(msgspec.Struct, frozen=True):
@@ -25,8 +26,8 @@ class LocalContext(msgspec.Struct, frozen=True):
     """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
     store: StoreStart | None = None
     """The folder in which what this member holds is; None: it has none."""
-    stored_root: MemberId = MemberId("")
-    """Who founded the cluster whose data this process has read from its folder; empty: it has read none, or a cluster has it."""
+    read: StoredSide | None = None
+    """What this process has read from its folder; None: it has read nothing, or a cluster has it."""
     voter: MemberId = MemberId("")
     """The identity of an incarnation before this one, for which the process votes; empty: there is none."""
 
@@ -34,6 +35,16 @@ class LocalContext(msgspec.Struct, frozen=True):
     def has_folder(self) -> bool:
         """Return whether what this member holds is on its disk."""
         return self.store is not None
+
+    @property
+    def stored_root(self) -> MemberId:
+        """Return who founded the cluster of the data that this process has read; empty: there is none."""
+        return self.read.root if self.read is not None else MemberId("")
+
+    @property
+    def brings_data(self) -> bool:
+        """Return whether this process has read replicas with which a cluster can go on."""
+        return self.read is not None and bool(self.read.positions)
 
     def read_clock(self, now: Millis) -> int:
         """Return what to tell others of this member's clock."""

@@ -21,6 +21,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.quorum import QuorumHandover
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
+    FolderTakenUp,
     IncarnationOver,
     MembershipChanged,
     OrphansMerged,
@@ -322,6 +323,7 @@ class MembershipService:
             interest(MembershipChanged, self._on_change),
             interest(StopsDue, lambda due, now: self.stopping.stop(due, now) if self.is_master else None),
             interest(TakersFull, self.duties.on_takers_full),
+            interest(FolderTakenUp, self.wishes.on_folder_taken_up),
             interest(IncarnationOver, self._on_over),
         ]
 
@@ -475,9 +477,8 @@ class MembershipService:
         Return why it is not done yet; empty: it is done.
         """
         state = self.state
-        if state.view is None:
-            return "this member is in no cluster now"
-        self.wishes.want_lite(lite)
+        if state.view is None or not self.wishes.want_lite(lite):
+            return self.wishes.why_not_lite(lite)
         if state.is_master:
             self.administration.on_lite_wanted(self.this, lite, now)
         elif state.master is not None and state.master != self.this:

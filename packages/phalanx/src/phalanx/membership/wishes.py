@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.facts import FolderTakenUp
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.state import MembershipState
@@ -23,7 +24,9 @@ class OwnWishes:
         """Whether this member was told to leave."""
         self.keeps = False
         """Whether it then comes back with what it has in its folder."""
-        self.lite: bool | None = None
+        self._brings_data = local.brings_data
+        """Whether a cluster can still go on with what this member has read from its folder."""
+        self.lite: bool | None = self._after_bringing(local.config.lite)
         """Whether this member is to be a lite member; None: nothing is to change."""
         self._lite_before: bool | None = None
         """Whether the incarnation before this one was a lite member; None: there was none."""
@@ -44,8 +47,26 @@ class OwnWishes:
         self.to_leave = True
 
     def come_back(self, lite: bool | None) -> None:
-        """Note whether the incarnation before this one was a lite member."""
+        """Note whether the incarnation before this one was a lite member, or was to be one."""
         self._lite_before = lite
+        if lite is not None:
+            self.lite = self._after_bringing(lite)
+
+    def _after_bringing(self, lite: bool) -> bool | None:
+        """Return what to ask for. A member that has read replicas is a data member until a cluster has them, and then others.
+
+        1. A ends, and holds the only replica of a partition, in its folder. 2. It is started again, as a lite member.
+        """
+        return True if lite and self._brings_data else None
+
+    def on_folder_taken_up(self, fact: FolderTakenUp, now: Millis) -> None:
+        """Ask from now on to be lite, if that is wanted: the table names all that this member holds."""
+        self._brings_data = False
+
+    @property
+    def lite_now(self) -> bool | None:
+        """Whether to ask to be a lite member, or a data member; None: neither, or not yet."""
+        return None if self.lite and self._brings_data else self.lite
 
     def lite_to_carry(self) -> bool | None:
         """Return whether the next incarnation is to be a lite member; None: it is not known."""
@@ -61,9 +82,10 @@ class OwnWishes:
         if self.lite == change.view.traits_of(this).lite:
             self.lite = None
 
-    def want_lite(self, lite: bool) -> None:
-        """Note that this member is to be lite, or to hold data, unless that is so."""
+    def want_lite(self, lite: bool) -> bool:
+        """Note that this member is to be lite, or to hold data, unless that is so. Return whether the master is to know now."""
         self.lite = lite if lite != self._state.joined().traits_of(self._local.this).lite else None
+        return not lite or self.lite_now is not None
 
     def why_not_lite(self, lite: bool) -> str:
         """Say why this member is not lite, or not a data member, as it was asked to become; empty: it is."""
@@ -76,6 +98,8 @@ class OwnWishes:
             return "the master has yet to say so"
         if view.data_members == (this,):
             return "no other member holds data: start one, or promote one first"
+        if self._brings_data:
+            return "no cluster has taken up yet what was read from its folder"
         held = self._table.replicas_of(this)
         return f"{held} replicas are still here" if held else "the master has yet to say so"
 
@@ -83,5 +107,5 @@ class OwnWishes:
         """Ask the master for what is not fulfilled yet."""
         if self.to_leave:
             self._local.out.send(master, LeaveRequest(self.keeps))
-        if self.lite is not None:
-            self._local.out.send(master, LiteRequest(self.lite))
+        if self.lite_now is not None:
+            self._local.out.send(master, LiteRequest(self.lite_now))

@@ -144,9 +144,9 @@ class Node:
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
         voter = carried.voter if carried is not None else MemberId("")
-        root = restored.side.root if restored is not None else MemberId("")
+        read = restored.side if restored is not None else None
         store = log.store if log is not None else None
-        local = LocalContext(this, config, this_release(release_name), self._out, self.clock, store, root, voter)
+        local = LocalContext(this, config, this_release(release_name), self._out, self.clock, store, read, voter)
         self.membership = MembershipService(local, carried)
         ownership = Ownership(this, config, log)
         majority = self.membership.majority

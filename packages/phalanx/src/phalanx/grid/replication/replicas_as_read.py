@@ -10,7 +10,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.follower_rules import is_older_than_loss
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import RestoredReplicas, SetAside
-from phalanx.machine.facts import ReplicasSetAside
+from phalanx.machine.facts import FolderTakenUp, ReplicasSetAside
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.table_messages import StoredSide
 
@@ -80,6 +80,8 @@ class ReplicasAsRead:
         still = awaited.replicas.keys() if awaited is not None else set[int]()
         self.set_aside(self.awaited.replicas.keys() - still - here)
         self.awaited = awaited
+        if awaited is None:
+            self._out.tell(FolderTakenUp())
 
     def divide(self, former_count: int, table: PartitionTable) -> RestoredReplicas | None:
         """Return the parts of what a table waits for that has more partitions; None: it waits for nothing. Set the rest aside, but

@@ -113,7 +113,7 @@ class Joining:
         self._local = local
         self._departures = departures
         self._memory = memory
-        self.traits = config.traits
+        self.traits = config.traits._replace(lite=config.lite and not local.brings_data)
         own = address_of(local.this)
         self._seeds = [seed for seed in dict.fromkeys(config.seed_addresses) if seed != own]
         self._known = tuple(self._seeds)

@@ -42,7 +42,7 @@ class Rejoining(Joining):
         self._everywhere = [address for address in found if address != own]
         self._own = own
         if past.lite is not None:
-            self.traits = self.traits._replace(lite=past.lite)
+            self.traits = self.traits._replace(lite=past.lite and not local.brings_data)
         self._first_seed = False
         self._known = tuple(self._everywhere)
         self._next = -1

@@ -25,12 +25,12 @@ class LiteChanges:
     @property
     def again_at(self) -> Millis | None:
         """When this master repeats its own operator's request; None: there is none."""
-        return self._again_at if self._wishes.lite is not None else None
+        return self._again_at if self._wishes.lite_now is not None else None
 
     def on_time(self, now: Millis) -> MembersView | None:
         """Repeat, as the master, its own operator's request; others repeat theirs by themselves."""
-        if self._wishes.lite is not None and now >= self._again_at:
-            return self.on_wanted(self._local.this, self._wishes.lite, now)
+        if self._wishes.lite_now is not None and now >= self._again_at:
+            return self.on_wanted(self._local.this, self._wishes.lite_now, now)
         return None
 
     def on_wanted(self, member: MemberId, lite: bool, now: Millis) -> MembersView | None:
