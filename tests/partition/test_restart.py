@@ -295,6 +295,23 @@ def test_what_the_only_holder_handed_over_on_such_a_side_rules() -> None:
     assert plan.lacking == {0: ids("A")}
 
 
+def test_who_took_over_on_such_a_side_and_is_not_here_is_named() -> None:
+    """B ends. A hands the partition over to D and E, which join it, with C, and leaves. All end, and B and C come back."""
+    table = table_of("AB")
+    b = of(side("B", table, (0, 1, "A", 8), view=stable("AB")), ((1, "A", 0),))
+
+    def come_back(others: str, version: int) -> Restart:
+        alone = table.with_rows({0: TableRow(ids("DE"), version, 0)})
+        made = {name: apart(side(name, alone, view=stable("AB"), left="A")) for name in "C" + others}
+        return planned(b, *made.values())
+
+    assert names(come_back("", 4).absent_holders) == "DE"
+    assert names(come_back("E", 4).absent_holders) == "D"
+    assert come_back("DE", 4).absent_holders == ()
+    assert come_back("", table.versions[0]).absent_holders == ()  # the majority has given another row since
+    assert come_back("", 4).absent_voters == ()
+
+
 def test_such_a_side_waits_for_a_holder_that_can_have_more() -> None:
     table = table_of("AB")
     alone = table.with_rows({0: TableRow((lone_id("D"),), 4, 0)})

@@ -20,7 +20,7 @@ from phalanx.partition.recovery.restart import plan_restart
 from phalanx.wire.event import Event
 from phalanx.wire.restart_events import ClusterRestarted, RestartWaits
 from phalanx.wire.table_messages import OwnerEpoch, RestartAwaited, StoredSide
-from support.harness import address, lone_context, lone_id, lone_view, name_of
+from support.harness import Cluster, address, lone_context, lone_id, lone_view, name_of
 from support.masters import rows_of, table_of
 
 GRACE: Millis = 30_000
@@ -69,6 +69,48 @@ def test_with_all_voters_it_goes_on_at_once() -> None:
     assert restart.waits_for() == ""
     (event,) = restart.told(ClusterRestarted)
     assert event.table_version == table.version
+
+
+@pytest.mark.parametrize("grace_ms", [5_000, 60_000])
+def test_who_took_over_without_the_majority_is_waited_for_like_a_voter(grace_ms: Millis) -> None:
+    """1. A and B hold all, and A ends. 2. C, D and E join B, which hands over to them, and leaves for good. 3. All end; A and C come back:
+    with the vote of B, which C has, they are the majority. A has what it had long ago. 4. D and E come back.
+    """
+    c = Cluster(has_folders=True, seeds="A", partition_count=3, backup_count=1, restart_grace_ms=grace_ms)
+    for name in "AB":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["AB", "BA", "AB"])
+    for p in range(3):
+        c.put(c.replicas("A", p)[0], c.key(p), b"before")
+    c.advance(500)
+    c.crash("A")
+    c.advance(5_000)
+    for name in "CDE":
+        c.start(name, seeds="B")
+        c.advance(3_000)
+    c.leave("B")
+    c.advance(60_000)
+    assert "B" not in c.nodes
+    p = next(p for p in range(3) if "C" not in c.replicas("C", p))
+    owner = c.replicas("C", p)[0]
+    c.put(owner, c.key(p), b"since")
+    c.advance(500)
+    leader = c.id(owner)
+    c.crash("CDE")
+    c.start("A", seeds="ACDE")
+    c.advance(20_000)
+    c.start("C", seeds="ACDE")
+    c.advance(20_000)
+    waits = grace_ms > 20_000
+    assert c.view("A") == "AC"
+    assert {name_of(each) for each in c.nodes["A"].coordinator.restarting.waits_for} == (set("DE") if waits else set())
+    c.start("D", seeds="ACDE")
+    c.start("E", seeds="ACDE")
+    c.advance(30_000)
+    owner = c.replicas("A", p)[0]
+    assert c.entries(owner, p) == {c.key(p): b"since"}  # or it is merged
+    assert (leader in {each.leader for each in c.owned(owner, p).replica.lineage}) == waits
 
 
 @pytest.mark.rows("D-7")

@@ -72,7 +72,7 @@ class ClusterRestarted(Event, frozen=True):
     table_version: int
     members: tuple[MemberId, ...]
     absent: tuple[MemberId, ...]
-    """Voters of the last stable view that were not there."""
+    """Voters of the last stable view that were not there, and who held partitions on a side without the majority."""
     rule: str = "DU-29 DU-30"
 
 

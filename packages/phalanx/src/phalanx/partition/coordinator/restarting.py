@@ -1,7 +1,7 @@
 """On the master: bring back a cluster that was switched off, when enough of it is here.
 
-It goes on at once when all voters of its last stable view are here, and after a grace when the majority of them is, so
-that members which start a moment later keep their replicas. Each partition also needs a holder that has all of it. Until
+It goes on at once when all voters of its last stable view are here, and who took over from some without the majority; and after a grace
+when the majority of the voters is, so that members which start a moment later keep their replicas. Each partition also needs a holder that has all of it. Until
 then nothing is served, and time alone changes nothing: who is missing can have writes that nobody else has.
 """
 
@@ -82,7 +82,8 @@ class Restarting:
             if is_new:
                 self._wait(plan, sides)
             return None
-        if plan.absent_voters and not self._is_accepted:
+        absent = tuple(dict.fromkeys([*plan.absent_voters, *plan.absent_holders]))
+        if absent and not self._is_accepted:
             if self._has_enough_since is None:
                 self._has_enough_since = now
             if now - self._has_enough_since < self._grace_ms:
@@ -91,7 +92,7 @@ class Restarting:
                 return None
         self.forget()
         if plan.table is not None:
-            self._out.record(ClusterRestarted(plan.table.version, tuple(sides), plan.absent_voters))
+            self._out.record(ClusterRestarted(plan.table.version, tuple(sides), absent))
         return plan
 
     def _tell_old(self, plan: Restart, sides: Mapping[MemberId, StoredSide]) -> None:
@@ -104,7 +105,10 @@ class Restarting:
     def _wait(self, plan: Restart, sides: Mapping[MemberId, StoredSide]) -> None:
         holders = {former for row in plan.lacking.values() for former in row}
         # A member can be known by the incarnation that held data, and by the one for which its process votes.
-        known = {address_of(each): each for each in (*sorted(plan.absent_voters), *sorted(holders))}
+        known = {
+            address_of(each): each
+            for each in (*sorted(plan.absent_voters), *sorted(holders), *sorted(plan.absent_holders))
+        }
         waits_for = tuple(known[address] for address in sorted(known))
         seen_ms = max(side.seen_ms for side in sides.values())
         before, self.wait = self.wait, RestartWait(waits_for, len(plan.lacking), plan.lacks_majority, seen_ms)

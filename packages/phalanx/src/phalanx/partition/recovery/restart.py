@@ -22,7 +22,7 @@ from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, divided_leader
 from phalanx.common.lineage import is_prefix
 from phalanx.common.quorum import combine_records, find_lacking
-from phalanx.common.table import PartitionTable, Slots, TableRow
+from phalanx.common.table import PartitionTable, Slots, TableRow, holders_of
 from phalanx.partition.recovery.old_folders import find_old, find_without_vote, leave_out_old
 from phalanx.partition.recovery.repair import confirming_index
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
@@ -42,6 +42,8 @@ class Restart(NamedTuple):
     """Voters of the last view that is or can be stable, and that are not back."""
     lacks_majority: bool
     """Whether a majority of a view that is or can be stable is not back."""
+    absent_holders: tuple[MemberId, ...] = ()
+    """Members that are not back, and by newer rows, of sides without the majority, hold partitions: they can have more than those here."""
     without_vote: Mapping[MemberId, int] = {}
     """Members whose folder is older than others know, with the start that these know of it."""
 
@@ -66,7 +68,7 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         [*sides.values()]
     )
     if newest is None:
-        return Restart(None, {}, absent, lacks_majority, without_vote)
+        return Restart(None, {}, absent, lacks_majority, without_vote=without_vote)
     rows, lacking = {}, {}
     claims = [
         Claims(member, side.formers, positions_in(side, newest.partition_count), member in old, side.lacks_majority)
@@ -83,7 +85,8 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
         rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
-    return Restart(newest.with_rows(rows), lacking, absent, lacks_majority, without_vote)
+    absent_holders = _find_absent_holders(newest, sides.values(), back)
+    return Restart(newest.with_rows(rows), lacking, absent, lacks_majority, absent_holders, without_vote)
 
 
 def _find_back(
@@ -98,6 +101,22 @@ def _find_back(
     # One that stops leaves in good order, too, and its folder has what it held. Perhaps it has another name there than among voters.
     keeps = {each for side in sides.values() for each in side.awaited} - back
     return back if keeps else back.union(left)
+
+
+def _find_absent_holders(
+    newest: PartitionTable, sides: Collection[StoredSide], back: Collection[MemberId]
+) -> tuple[MemberId, ...]:
+    """Return who holds partitions by rows that sides without the majority have given since, and of whom nothing is here (`back`).
+
+    1. A and B hold a partition, and A ends. 2. C and D join B, which hands over to D, and leaves. 3. All end, and A and C come back. A
+    has what it had when it ended.
+    """
+    later = _newest_rows([side for side in sides if side.lacks_majority])
+    if later is None or later.partition_count != newest.partition_count:
+        return ()
+    holders = holders_of(row.slots[: confirming_index(later) + 1] for row in later.newer_rows(newest).values())
+    present = {former for side in sides for former in side.formers}
+    return tuple(member for member in holders if member not in present and member not in back)
 
 
 class Claims(NamedTuple):
