@@ -215,3 +215,17 @@ def test_a_cluster_goes_on_with_what_one_has_that_went_on_alone_after_a_holder_h
 def test_a_lite_member_that_gets_a_folder_with_data_brings_it() -> None:
     """The folders of two hosts are exchanged, and a lite member runs on one of them: it owned what it had read."""
     assert play(draw_options(352, Profile.RESTART)).events["PartitionsWoken"]
+
+
+@pytest.mark.rows("DU-24")
+def test_a_cluster_that_a_member_without_its_folder_founds_says_nothing_of_the_first_one() -> None:
+    """1. The folder of A, the first seed, is emptied, and the others stop before A has joined. 2. A founds a cluster, and serves it. 3. The
+    others come back, are refused by A, go on by themselves, and A joins them."""
+    assert play(draw_options(361, Profile.RESTART)).events["JoinRequestRefused"]
+
+
+@pytest.mark.rows("DU-30")
+def test_what_a_member_holds_that_was_never_told_so_is_not_copied_anew() -> None:
+    """1. A and B come back, and A, the master, gives both what they have in their folders. 2. A crashes before B hears of it. 3. It comes
+    back: its table names an incarnation of B that no folder names."""
+    assert play(draw_options(440, Profile.OUTAGE)).events["ClusterRestarted"]

@@ -137,6 +137,8 @@ class Judges:
     def on_table(self, node: Node, table: PartitionTable, living: Collection[Host], now: Millis) -> None:
         """Judge a table that a member has installed. `living`: the hosts on which a process runs."""
         view, alive = node.membership.view, {member_on(host) for host in living}
+        if (record := node.membership.majority.quorum.footing) is not None:
+            self.evidence.tables.clusters.founder_of[node.this] = record.root
         self.evidence.tables.on_table(node.this, table, view, alive, now, node.membership.master)
         self._losses.on_table(node.this, table, now)
         self._disks.on_table(node.this, table)

@@ -39,6 +39,7 @@ from phalanx.wire.table_events import (
 from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.founded_clusters import FoundedClusters
 from phalanx_proof.sim.checkers.partition_rows import RowTransition, TableStep, row_after, row_without
 
 
@@ -63,6 +64,7 @@ class TableChecker(Checker):
         """Partitions, by their numbers before any division, that began empty at some time. Their owner sets it."""
         self.failed_disks: Mapping[MemberId, Millis] = {}
         """Members whose disks have failed, which get no replicas. Their owner sets it."""
+        self.clusters = FoundedClusters()
         self._wanted = backups + 1
         self.lines: list[list[TableStep]] = [[] for _ in range(partitions)]
         """The line of each partition. Where clusters had different counts one after another: of each part that belongs
@@ -94,6 +96,8 @@ class TableChecker(Checker):
         """Members that wanted to leave; one that crashes meanwhile does not stay either."""
         self._demoted: set[MemberId] = set()
         """Members that are to become lite, or have; until they hold data again by their own wish."""
+        self._apart: set[tuple[int, int, Slots]] = set()
+        """Partition, version and row of clusters that others have founded: nothing that they have acknowledged is on any line."""
         self._last_words: dict[tuple[int, int, Slots], Millis] = {}
         """Partition, version and row that a member had first in the input with which it left, to the time."""
         self._lost: dict[MemberId, list[int]] = {}
@@ -204,6 +208,10 @@ class TableChecker(Checker):
         changed = self._changed(before, table, member, now)
         history.append((now, table))
         if self._has_sides:
+            return
+        if self._restarts and table.version and self.clusters.note_table(member, view):
+            parts = ((p, part) for p in changed for part in self._parts(p, table.partition_count))
+            self._apart.update((part, table.versions[p], table.slots(p)) for p, part in parts)
             return
         adopted, lost = self._adopted.pop(member, ()), self._lost.pop(member, ())
         restarts = member in self._restarting
@@ -441,6 +449,8 @@ class TableChecker(Checker):
         version, slots = table.versions[partition], table.slots(partition)
         starts = [i for i, step in enumerate(line) if (step.version, step.slots) == (version, slots)]
         said_at = self._last_words.get((part, version, slots))
+        if not starts and (part, version, slots) in self._apart:
+            return True
         if not starts and said_at is not None:
             # Nobody else had this row: what was confirmed by it is where its replicas are.
             holding = self._holders(each for each in slots if each is not None)
