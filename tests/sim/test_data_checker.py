@@ -5,6 +5,8 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
+from phalanx.wire.merge_events import MergeStarted
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.linearizability import calls_on, is_linearizable
@@ -58,6 +60,10 @@ class Calls:
 
     def last(self, value: str | None, at: int = 100, by: MemberId = A) -> None:
         self.final[self.key] = self.get(value, at, at, by)
+
+    def merges(self, former: MemberId, at: int) -> None:
+        """What a former incarnation held alone is merged."""
+        self.tables.on_event(ObservedEvent(C, MergeStarted(former, 1, 1), at))
 
     def found(self) -> list[str]:
         checker = DataChecker(self.findings, self.tables, {self.key: 0}, {})
@@ -425,3 +431,39 @@ def test_replicas_at_rest(a: list, b: list, c: list, expected: list[str]) -> Non
     findings = Findings()
     check_replicas([(A, tuple(a)), (B, tuple(b)), (C, tuple(c))], [(A, B)], findings, 0)
     assert [violation.what for violation in findings.violations] == expected
+
+
+FOUND_BY_THE_NEXT = pytest.mark.parametrize(
+    ("former", "at", "is_known"),
+    [(A, 20, True), (C, 20, False), (B, 20, False), (A, 60, False)],
+    ids=["its owner", "no owner", "who has answered", "later"],
+)
+"""What a former incarnation held is merged, of a call that A can have carried out, and that B, the next owner, found nothing to change for."""
+
+
+@FOUND_BY_THE_NEXT
+def test_what_a_former_owner_brings_back_can_show_after_its_caller_was_told_that_nothing_changed(
+    former: MemberId, at: int, is_known: bool
+) -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.add("replace", 5, 12, "three", by=B, expected="two", result=False)
+    c.table(8, 2, (B,), gone="A")
+    c.merges(former, at)
+    c.get("three", 30, 31, by=B)
+    assert (c.found() == []) is is_known
+    c.put("four", 40, 41, by=B)
+    c.last("three", by=B)
+    assert "no acknowledged write is lost" in c.found() if is_known else c.found()
+
+
+@FOUND_BY_THE_NEXT
+def test_a_counter_can_be_raised_by_what_a_former_owner_brings_back(former: MemberId, at: int, is_known: bool) -> None:
+    c = Calls("c0")
+    c.add("write_counter", 1, 2, "1", result=(None,))
+    c.add("write_counter", 3, NEVER, "2", expected="1")
+    c.add("write_counter", 5, 12, "3", by=B, expected="2", result=False)
+    c.table(8, 2, (B,), gone="A")
+    c.merges(former, at)
+    c.final[c.key] = c.add("get", 50, 50, by=B, result=(key_of("3"),))
+    assert (c.found() == []) is (is_known or at > 50)

@@ -229,3 +229,9 @@ def test_what_a_member_holds_that_was_never_told_so_is_not_copied_anew() -> None
     """1. A and B come back, and A, the master, gives both what they have in their folders. 2. A crashes before B hears of it. 3. It comes
     back: its table names an incarnation of B that no folder names."""
     assert play(draw_options(440, Profile.OUTAGE)).events["ClusterRestarted"]
+
+
+def test_what_the_next_owner_found_nothing_to_change_for_shows_when_the_first_one_is_back() -> None:
+    """1. An owner raises a counter, and ends before its backup has that. 2. Its caller asks again: the backup, the owner now, refuses it.
+    3. The first owner comes back with its folder, and what it alone had is merged."""
+    assert play(draw_options(412, Profile.OUTAGE)).counts["late effects"] == 1

@@ -244,6 +244,7 @@ class Judges:
         data.check(operations, final, now)
         evidence.counts["stale reads"] += data.stale_reads
         evidence.counts["excused losses"] += data.excused_losses
+        evidence.counts["late effects"] += data.late_effects
 
     def _check_handed_back(self) -> None:
         """Check that callers had to group keys anew only because an owner changed. Where something breaks, that is not

@@ -7,7 +7,8 @@ What is promised, and therefore checked:
   the owner answers with writes that wait for their backups, and such a write can vanish with the owner. A member that was
   left behind can answer with old values until it notices; those are counted, not forbidden.
 * A write can have been seen although its caller was told that it changed nothing: its first owner was lost with it, and the
-  next owner found nothing to change. It can be seen until that answer, and not later.
+  next owner found nothing to change. It can be seen until that answer, and not later, unless the first owner comes back with its folder,
+  and what it alone had is merged.
 * After everything healed, the value of a key is not older than any acknowledged write, unless all replicas in sync left
   the cluster that went on.
 * One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
@@ -151,6 +152,8 @@ class DataChecker:
         """Old values that were read from members that were no longer the owner."""
         self.excused_losses = 0
         """Acknowledged writes that were lost with all replicas in sync."""
+        self.late_effects = 0
+        """Values made by calls that had been told that they changed nothing: their first owner has come back with its folder."""
 
     def check(self, operations: list[Operation], final: dict[bytes, Operation], now: Millis) -> None:
         """Check the history and the reads after everything healed (`final`)."""
@@ -187,6 +190,13 @@ class DataChecker:
             lost = [each for each in unchanged.get(read.value, []) if each.begin <= read.end and each is not operation]
             if any(each.end >= read.begin for each in lost):
                 continue
+            late = [
+                Write(read.value, each.begin, each.end, False, each)
+                for each in lost
+                if self._shows_late(key, each, read.end)
+            ]
+            self.late_effects += bool(late) and not sources
+            sources += late
             if not sources and lost and not self._is_by_owner(key, read):
                 self.stale_reads += 1
                 continue
@@ -204,6 +214,14 @@ class DataChecker:
                 self._findings.add(read.end, "reads by the owner are not stale", story)
             else:
                 self.stale_reads += 1
+
+    def _shows_late(self, key: bytes, operation: Operation, at: Millis) -> bool:
+        """Tell whether a call that was told that it changed nothing can have done so at an owner before the one that said that.
+
+        1. A, an owner, carries it out, and ends before B, its backup, has it. 2. B owns the partition, and finds nothing to change. 3. A
+        comes back with its folder: what B has not is merged.
+        """
+        return self._tables.shows_late(self._partitions[key], operation.begin, operation.end, operation.replier, at)
 
     def _is_by_owner(self, key: bytes, read: Read) -> bool:
         return self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier
@@ -240,17 +258,22 @@ class DataChecker:
         value = int(last.result[0][4:]) if last.result[0] else 0
         done: dict[int, list[Operation]] = {}
         unknown: set[int] = set()
+        late: set[int] = set()
         """`done`: what acknowledged calls have raised it to; `unknown`: what calls without an answer can have raised it
-        to."""
+        to; `late`: what calls can have that were told that they have not."""
         for each in raises:
             raised_to = int(each.values[0][4:])
             if each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN):
                 unknown.add(raised_to)
             elif (write := write_of(each, key)) and write.acknowledged:
                 done.setdefault(raised_to, []).append(each)
+            elif self._shows_late(key, each, now):
+                late.add(raised_to)
         name = key[4:].decode()
         for number in range(1, value + 1):
-            if number not in done and number not in unknown:
+            if number in late and number not in done and number not in unknown:
+                self.late_effects += 1
+            elif number not in done and number not in unknown:
                 story = f"{name} is {value}, and nobody raised it to {number}"
                 self._findings.add(now, "a counter is raised once by a call", story)
         acknowledged = [each for several in done.values() for each in several]
