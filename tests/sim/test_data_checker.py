@@ -10,6 +10,7 @@ from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.linearizability import calls_on, is_linearizable
+from phalanx_proof.sim.checkers.merge_starts import MergeStarts
 from phalanx_proof.sim.checkers.table_checker import TableChecker
 from phalanx_proof.sim.history.operations import NEVER, Operation, Outcome
 
@@ -27,6 +28,7 @@ class Calls:
         self.key = key_of(name)
         self.findings = Findings()
         self.tables = TableChecker(self.findings, 1, 1)
+        self.merge_starts = MergeStarts(self.tables)
         self.members = (A, B, C)
         self.table(0, 1, replicas)
         self.operations: list[Operation] = []
@@ -63,10 +65,10 @@ class Calls:
 
     def merges(self, former: MemberId, at: int) -> None:
         """What a former incarnation held alone is merged."""
-        self.tables.on_event(ObservedEvent(C, MergeStarted(former, 1, 1), at))
+        self.merge_starts.on_event(ObservedEvent(C, MergeStarted(former, 1, 1), at))
 
     def found(self) -> list[str]:
-        checker = DataChecker(self.findings, self.tables, {self.key: 0}, {})
+        checker = DataChecker(self.findings, self.tables, {self.key: 0}, {}, self.merge_starts)
         checker.check(self.operations, self.final, 100)
         self.stale, self.excused = checker.stale_reads, checker.excused_losses
         return [violation.what for violation in self.findings.violations]

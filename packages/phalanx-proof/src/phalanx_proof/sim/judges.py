@@ -74,7 +74,7 @@ class Judges:
         self._disks = DiskChecker(findings, evidence.failed_disks, workload.operations)
         self._versions = VersionChecker(findings)
         always: list[Checker] = [
-            MastershipChecker(findings), evidence.majorities, ClearChecker(findings), self._last_leavers, evidence.tables,
+            MastershipChecker(findings), evidence.majorities, ClearChecker(findings), self._last_leavers, evidence.tables, evidence.merges,
             ViewChecker(findings), self._losses, self._commits, self._disks,
         ]  # fmt: skip
         wanted: list[tuple[object, Checker]] = [
@@ -240,7 +240,7 @@ class Judges:
             evidence.counts["late effects"] += merged.late_effects
             return
         parts = {key: partition_of(key, len(evidence.tables.lines)) for key in self._workload.keys}
-        data = DataChecker(evidence.findings, evidence.tables, parts, evictions)
+        data = DataChecker(evidence.findings, evidence.tables, parts, evictions, evidence.merges)
         data.check(operations, final, now)
         evidence.counts["stale reads"] += data.stale_reads
         evidence.counts["excused losses"] += data.excused_losses

@@ -30,6 +30,7 @@ from typing import NamedTuple
 from phalanx.common.ids import MemberId, Millis
 from phalanx_proof.sim.checkers.eviction_checker import Eviction
 from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.merge_starts import MergeStarts
 from phalanx_proof.sim.checkers.table_checker import TableChecker
 from phalanx_proof.sim.history.operations import NEVER, Operation, Outcome
 
@@ -143,8 +144,10 @@ class DataChecker:
         tables: TableChecker,
         partitions: dict[bytes, int],
         evictions: Mapping[bytes, Sequence[Eviction]],
+        merges: MergeStarts,
     ) -> None:
         self._findings = findings
+        self._merges = merges
         self._evictions = evictions
         self._tables = tables
         self._partitions = partitions
@@ -221,7 +224,7 @@ class DataChecker:
         1. A, an owner, carries it out, and ends before B, its backup, has it. 2. B owns the partition, and finds nothing to change. 3. A
         comes back with its folder: what B has not is merged.
         """
-        return self._tables.shows_late(self._partitions[key], operation.begin, operation.end, operation.replier, at)
+        return self._merges.show_late(self._partitions[key], operation.begin, operation.end, operation.replier, at)
 
     def _is_by_owner(self, key: bytes, read: Read) -> bool:
         return self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier

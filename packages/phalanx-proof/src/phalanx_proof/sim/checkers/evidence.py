@@ -9,6 +9,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx_proof.sim.checkers.eviction_checker import EvictionChecker
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.majority_checker import MajorityChecker
+from phalanx_proof.sim.checkers.merge_starts import MergeStarts
 from phalanx_proof.sim.checkers.merged_data import Survival
 from phalanx_proof.sim.checkers.table_checker import TableChecker
 from phalanx_proof.sim.options import HistoryOptions
@@ -25,6 +26,7 @@ class Evidence:
         self.tables = TableChecker(
             self.findings, options.partitions, options.backups, has_sides=options.has_sides, restarts=options.restarts
         )
+        self.merges = MergeStarts(self.tables)
         self.majorities = MajorityChecker(self.findings)
         self.evictions = EvictionChecker(self.findings)
         self.survival = Survival()

@@ -26,7 +26,6 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.wire.join_events import LeaveStarted, LiteChanged, LiteChangeStarted
-from phalanx.wire.merge_events import MergeStarted
 from phalanx.wire.restart_events import ClusterRestarted, HoldersGivenUp
 from phalanx.wire.table_events import (
     MigrationCommitted,
@@ -59,8 +58,6 @@ class TableChecker(Checker):
         self._gone: list[tuple[int, Millis, Millis]] = []
         """Parts that nobody held any more but members whose folders were put back, or that an operator has given up, and from when to when
         all that was written can be gone."""
-        self._merged: dict[MemberId, Millis] = {}
-        """Former incarnation to when what it held began to be merged first."""
         self._power_cuts: list[tuple[Millis, Millis]] = []
         """When everybody lost power, behind the time from which on everything can be gone that was written."""
         self.begun_empty: Container[int] = ()
@@ -158,8 +155,6 @@ class TableChecker(Checker):
             self._dividing.add(member)
         elif isinstance(event, HoldersGivenUp):
             self._on_given_up(event, self._count_at(member), recorded.now)
-        elif isinstance(event, MergeStarted):
-            self._merged.setdefault(event.former, recorded.now)
         elif isinstance(event, PartitionLost):
             self._lost.setdefault(member, []).append(event.partition)
         elif isinstance(event, ViewInstalled):
@@ -430,11 +425,6 @@ class TableChecker(Checker):
             holders = self._holders(line[-1].replicas) if line else frozenset[str]()
             if not (holders - mine) & theirs:
                 self._gone.append((part, since, now))
-
-    def shows_late(self, part: int, begin: Millis, end: Millis, replier: MemberId | None, at: Millis) -> bool:
-        """Tell whether what another owner than the replier did between two times can show by a merge until a time."""
-        formers = [former for former, since in self._merged.items() if since <= at and former != replier]
-        return any(former in self.owners_known([part], [former], begin, end) for former in formers)
 
     def may_be_lost(self, part: int, replier: MemberId, begin: Millis, end: Millis) -> bool:
         """Tell whether all replicas that had an acknowledged write left the cluster that went on.
