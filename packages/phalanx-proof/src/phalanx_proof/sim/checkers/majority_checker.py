@@ -2,11 +2,16 @@
 
 It uses facts alone: who founded a cluster, who belongs to it, and which views were said to be stable. Facts can come late: a view
 that is found stable after one with a greater number takes its place before that one.
+
+A folder that was copied, or put back, gives one vote to two processes. Members that meet both refuse one; where nobody does, the vote
+counts on two sides. That is not promised to be noticed (DU-22, DU-56), so such a vote is taken for one that is wherever it is needed.
 """
 
 from __future__ import annotations
 
-from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.store import StoreStart
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.membership.views.removals import IT_LEFT
 from phalanx.node.node import Node
 from phalanx.wire.join_events import Joined
@@ -30,8 +35,14 @@ class MajorityChecker(Checker):
         """Voters of a stable view, to the other members of the view."""
         self._root_of: dict[MemberId, MemberId] = {}
         """Member whose process brings along what it knows of stable views, to the founder of that cluster."""
-        self._left: set[Address] = set()
-        """Addresses of members that have left in good order: their votes went to those that they left."""
+        self._nodes: dict[MemberId, Node] = {}
+        """Members that there have been."""
+        self._processes: dict[StoreStart, ReplicaLog] = {}
+        """Start of a folder to the log of the first process that has joined with it."""
+        self._doubled: set[MemberId] = set()
+        """Voters for which two processes have voted, each as the same start of one folder."""
+        self._left: set[MemberId] = set()
+        """Voters that have left in good order: their votes went to those that they left."""
         self._perhaps: dict[MemberId, dict[int, tuple[MemberId, ...]]] = {}
         """As `_stable`, of views that a power cut can have taken from everybody: what follows can follow them, or those before."""
         self._checked = 0
@@ -40,6 +51,7 @@ class MajorityChecker(Checker):
         return {"stable views": self._checked}
 
     def watch(self, node: Node) -> None:
+        self._nodes[node.this] = node
         history = node.membership.majority.quorum.memory()
         if history is not None:
             self._root_of[node.this] = history.footing.root
@@ -53,7 +65,8 @@ class MajorityChecker(Checker):
         elif isinstance(event, ViewAccepted):
             self._on_accepted(member, event)
         elif isinstance(event, MemberRemoved) and event.reason == IT_LEFT:
-            self._left.add(address_of(event.removed))
+            # With a folder that was moved a process votes for one that was elsewhere.
+            self._left.add(self._voter_of(event.removed))
 
     def on_power_cut(self, since: Millis, now: Millis) -> None:
         """Take views for perhaps forgotten that nobody has to know any more."""
@@ -71,6 +84,12 @@ class MajorityChecker(Checker):
         founder = self._cluster_of.get(event.master, root)
         self._cluster_of[member] = founder
         self._stable.setdefault(founder, {1: (member,)})
+        log = self._nodes[member].log
+        if log.store is not None and self._processes.setdefault(log.store, log) is not log:
+            self._doubled.add(self._voter_of(member))
+
+    def _voter_of(self, member: MemberId) -> MemberId:
+        return self._nodes[member].membership.majority.quorum.voter
 
     def _on_stable(self, member: MemberId, event: ViewStable, now: Millis) -> None:
         # One that goes on alone, and had the majority alone, says so before it says that it has joined.
@@ -81,8 +100,9 @@ class MajorityChecker(Checker):
         self._checked += 1
         self._besides[event.voters] = event.besides
         self._said_at.setdefault((founder, event.number), now)
-        if known.setdefault(event.number, event.voters) != event.voters:
-            self._say(now, f"{event.voters} and {known[event.number]} are both number {event.number}")
+        other = known.setdefault(event.number, event.voters)
+        if other != event.voters and self._doubled.isdisjoint(set(event.voters).intersection(other)):
+            self._say(now, f"{event.voters} and {other} are both number {event.number}")
         for earlier, later in ((before, event.number), (event.number, after)):
             if earlier is None or later is None or self._follows(known[later], known[earlier]):
                 continue
@@ -101,5 +121,5 @@ class MajorityChecker(Checker):
 
     def _follows(self, voters: tuple[MemberId, ...], of: tuple[MemberId, ...]) -> bool:
         present = voters + self._besides.get(voters, ())
-        with_it = [voter for voter in of if voter in present or address_of(voter) in self._left]
+        with_it = [voter for voter in of if voter in present or voter in self._left or voter in self._doubled]
         return 2 * len(with_it) > len(of)
