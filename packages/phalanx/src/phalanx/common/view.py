@@ -146,9 +146,13 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         changes = {"version": self.version + 1, "maker": maker, "traits": only_special(changed)}
         return msgspec.structs.replace(self, **changes)
 
-    def with_version(self, maker: MemberId, cluster_version: int, *, is_held: bool) -> MembersView:
-        """Make the next version, with another cluster version, held back or not."""
-        changes = {"version": self.version + 1, "maker": maker}
+    def with_version(
+        self, maker: MemberId, cluster_version: int, folders: Mapping[MemberId, StoreStart], *, is_held: bool
+    ) -> MembersView:
+        """Make the next version, with another cluster version, held back or not. `folders`: those of members, also such as it names."""
+        known = {**folders, **dict(self.stores)}
+        stores = tuple((member, known[member]) for member in self.members if member in known)
+        changes = {"version": self.version + 1, "maker": maker, "stores": stores}
         changes |= {"cluster_version": cluster_version, "is_version_held": is_held}
         return msgspec.structs.replace(self, **changes)
 

@@ -260,6 +260,8 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """Not used any more: the view says what each member's build speaks."""
     departures: Departures | None = None
     """How members went, as the slave knows it, while it speaks a newer version than the cluster's; None: not told."""
+    store: StoreStart | None = None
+    """The slave's folder, where it tells how members went: an older master did not name it. None: it has none."""
 
 
 class LeaseRequest(WireMessage, tag=140, frozen=True):

@@ -42,9 +42,10 @@ class ConfirmationSender:
         # In a large cluster, too, a lease must be renewed before it is over.
         self._next = now + (min(pause_ms, config.lease_ms // 4) if config.lease_ms else pause_ms)
         wants_answer = state.watching.is_ring and master not in state.watching.watched
+        departures = self._gone.to_send_master(view)
         confirmation = MasterConfirmation(
             view.version, view.maker, self._table.version, wants_answer, local.read_clock(now),
-            departures=self._gone.to_send_master(view),
+            departures=departures, store=local.store if departures is not None else None,
         )  # fmt: skip
         local.out.send(master, confirmation)
 

@@ -6,11 +6,15 @@ refused, so it waits as long as one may come back:
 
 1. A and B are new, C is old and is killed. 2. A raises the version at once. 3. C's supervisor starts it again, with the old
 release: it is refused, and the operator who wanted to go back to the old release cannot.
+
+A master of an older release names no folders in its views. So members tell theirs before, and the view that raises the version names
+the folders of all its members.
 """
 
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.store import StoreStart
 from phalanx.common.versions import PROTOCOL_VERSION, range_words
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.state import MembershipState
@@ -32,11 +36,15 @@ class ClusterVersion:
         self._installation = installation
         self._look_at: Millis = 0
         """When to look again, while there is something to do."""
+        self._folders: dict[MemberId, StoreStart] = {} if local.store is None else {local.this: local.store}
+        """The folders of members, as far as they have told this one."""
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """Note, on the master, what a member says of how others went."""
         if message.departures is not None:
             self._awaited.learn(sender, message.departures, now)
+        if message.store is not None:
+            self._folders[sender] = message.store
 
     @property
     def _has_work(self) -> bool:
@@ -87,6 +95,8 @@ class ClusterVersion:
             return f"it is {view.cluster_version} already, and is never lowered"
         if refusal := self._why_impossible(version, now):
             return refusal
+        if version > view.cluster_version and (refusal := self._awaited.why_not_known(view)):
+            return f"{refusal}, and its folder: ask again"
         if version > view.cluster_version or view.is_version_held:
             self._publish(version, now, is_held=False, rule="PX-47 an operator raised it")
         return ""
@@ -122,6 +132,6 @@ class ClusterVersion:
     def _publish(self, version: int, now: Millis, *, is_held: bool, rule: str) -> None:
         state = self._state
         before = state.joined()
-        view = before.with_version(self._local.this, version, is_held=is_held)
+        view = before.with_version(self._local.this, version, self._folders, is_held=is_held)
         self._local.out.record(ClusterVersionChanged(view.version, before.cluster_version, version, is_held, rule))
         self._installation.publish(view, rule, now)

@@ -30,7 +30,10 @@ class KnownFolders:
         self._known = {member: has for member, has in self._known.items() if member in named}
         stores = dict(view.stores)
         for member in view.members:
-            self._known.setdefault(member, member in stores or (None if not view.speaks(DORMANT_FROM) else False))
+            if member in stores or view.speaks(DORMANT_FROM):
+                self._known[member] = member in stores
+            else:
+                self._known.setdefault(member, None)  # an older master names no folders: its members tell theirs later
 
     def has_any(self, slots: Slots, confirming: int) -> bool:
         """Return whether one of those that held a partition, and confirmed its writes, has it in a folder.
