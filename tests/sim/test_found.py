@@ -235,3 +235,26 @@ def test_what_the_next_owner_found_nothing_to_change_for_shows_when_the_first_on
     """1. An owner raises a counter, and ends before its backup has that. 2. Its caller asks again: the backup, the owner now, refuses it.
     3. The first owner comes back with its folder, and what it alone had is merged."""
     assert play(draw_options(412, Profile.OUTAGE)).counts["late effects"] == 1
+
+
+@pytest.mark.rows("DU-30")
+def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() -> None:
+    """1. A crashes, and B goes on without the majority. 2. B hands all over to C, and leaves in good order. 3. All end, and come back: the
+    cluster waited for B, which was there, and whose folder was empty. An operator let it go on, with what A had had."""
+    assert "accepted restarts" not in play(draw_options(180, Profile.RESTART)).faults
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "seed",
+    [
+        132,  # a folder that was cut where it was damaged is that of a stranger, and its process ended before it joined
+        211,  # there was damage where nobody reads, and later the disk failed
+        229,  # replicas waited for a merge when the length of logs was judged
+        458,  # as 211, the other way round
+        523,  # one that has a folder that was moved leaves with its vote
+        551,  # a folder was copied, and its two members never met
+    ],
+)
+def test_what_a_checker_took_for_a_violation_is_none(seed: int) -> None:
+    play(draw_options(seed, Profile.RESTART))
