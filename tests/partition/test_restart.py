@@ -300,13 +300,15 @@ def test_who_took_over_on_such_a_side_and_is_not_here_is_named() -> None:
     table = table_of("AB")
     b = of(side("B", table, (0, 1, "A", 8), view=stable("AB")), ((1, "A", 0),))
 
-    def come_back(others: str, version: int) -> Restart:
-        alone = table.with_rows({0: TableRow(ids("DE"), version, 0)})
+    def come_back(others: str, version: int, *, is_dormant: bool = False) -> Restart:
+        row = TableRow((), version, 0, ids("DE")) if is_dormant else TableRow(ids("DE"), version, 0)
+        alone = table.with_rows({0: row})
         made = {name: apart(side(name, alone, view=stable("AB"), left="A")) for name in "C" + others}
         return planned(b, *made.values())
 
     assert names(come_back("", 4).absent_holders) == "DE"
     assert names(come_back("E", 4).absent_holders) == "D"
+    assert names(come_back("E", 4, is_dormant=True).absent_holders) == "D"
     assert come_back("DE", 4).absent_holders == ()
     assert come_back("", table.versions[0]).absent_holders == ()  # the majority has given another row since
     assert come_back("", 4).absent_voters == ()

@@ -114,7 +114,8 @@ def _find_absent_holders(
     later = _newest_rows([side for side in sides if side.lacks_majority])
     if later is None or later.partition_count != newest.partition_count:
         return ()
-    holders = holders_of(row.slots[: confirming_index(later) + 1] for row in later.newer_rows(newest).values())
+    rows = later.newer_rows(newest).values()
+    holders = holders_of((row.slots or row.dormant)[: confirming_index(later) + 1] for row in rows)
     present = {former for side in sides for former in side.formers}
     return tuple(member for member in holders if member not in present and member not in back)
 
