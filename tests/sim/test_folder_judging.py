@@ -117,6 +117,19 @@ def test_who_reads_a_log_without_its_last_block_must_say_that_something_is_wrong
     assert bool(folder.wrong) != is_torn
 
 
+@pytest.mark.parametrize("is_hurt", [False, True])
+def test_a_segment_whose_only_sector_was_hurt_is_no_more_than_one_that_was_never_used(is_hurt: bool) -> None:
+    folder = SimFolder("any")
+    folder.begin_process("c", 0, 0)
+    folder.begin_log(0, FIRST, shown(0))
+    folder.advance(UNSYNCED_MS)
+    content = folder.files._synced[1]
+    while is_hurt and any(content):
+        folder.hurt("sector")
+    content[:] = bytes(len(content))
+    assert bool(start(folder)) != is_hurt
+
+
 def test_a_process_that_ends_as_a_stranger_before_it_joins_leaves_the_folder_of_a_stranger(folder: SimFolder) -> None:
     """1. A log is cut where it is damaged. 2. A process starts with it, which only the first record of its segment tells. 3. It ends."""
     folder.files.end_sync(folder.files.begin_sync())

@@ -254,6 +254,7 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
         458,  # as 211, the other way round
         523,  # one that has a folder that was moved leaves with its vote
         551,  # a folder was copied, and its two members never met
+        581,  # all of a log was in the sector that the disk forgot
     ],
 )
 def test_what_a_checker_took_for_a_violation_is_none(seed: int) -> None:

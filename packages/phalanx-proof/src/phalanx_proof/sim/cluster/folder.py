@@ -113,6 +113,8 @@ class SimFolder(SimDisk):
         member would do nothing else."""
         self.gone_from: Millis | None = None
         """Since when what is written to it can be gone when its process ends: there is a copy, with which one begins; None: nothing can."""
+        self._hurt_segment = -1
+        """The segment that was hurt last."""
         self._unreadable = -1
         """The segment that the disk does not give back; -1: none is."""
         self.wrong: str = ""
@@ -345,7 +347,7 @@ class SimFolder(SimDisk):
         if what == "segment":
             self._unreadable = self._chance.choice(self.files.numbers)
         else:
-            self.files.damage(self._chance, is_sector=what == "sector")
+            self._hurt_segment = self.files.damage(self._chance, is_sector=what == "sector")
 
     def copy(self, now: Millis) -> FolderSnapshot:
         """Return a copy of what the system shows."""
@@ -450,7 +452,9 @@ class SimFolder(SimDisk):
         last = found.end.lsn - 1 if found.end is not None else 0
         self._last_clock = found.times.clock if found.times is not None else 0
         self.wrong = ""
-        if last < self._last_lsn and not (self.is_hurt and found.torn is not None):
+        # If all that a segment had was in one sector, it looks like one that was never used.
+        is_noticed = found.torn is not None or self._hurt_segment in found.unused
+        if last < self._last_lsn and not (self.is_hurt and is_noticed):
             self.wrong = (
                 f"the log ended with record {self._last_lsn}, and nobody says that it ends with {last} now: {found}"
             )

@@ -80,8 +80,8 @@ class SectorDisk:
                 self._synced[number] = data
         self._removed.clear()
 
-    def damage(self, rng: Random, *, is_sector: bool) -> None:
-        """Change a bit somewhere in what was synced, or turn a sector of it into zeros."""
+    def damage(self, rng: Random, *, is_sector: bool) -> int:
+        """Change a bit somewhere in what was synced, or turn a sector of it into zeros. Return the number of the file."""
         number = rng.choice(self.numbers)
         file = self._synced[number]
         at = rng.randrange(max(1, len(bytes(file).rstrip(b"\0"))))
@@ -90,6 +90,7 @@ class SectorDisk:
             file[at : at + SECTOR] = bytes(len(file[at : at + SECTOR]))
         else:
             file[at] ^= 1 << rng.randrange(8)
+        return number
 
     def images(self, most: int, chance: Random) -> Iterator[Image]:
         """Yield what a crash can leave: everything if these are not more than `most`, else so many of them, with all and nothing among them."""
