@@ -156,3 +156,21 @@ def test_an_old_folder_brings_no_vote_to_a_living_side() -> None:
             alone.with_change(ids[0], frozenset(), (back,), (), None, [(back, StoreStart("B" * 4, start))])
         )
         assert quorum.has_majority is votes
+
+
+@pytest.mark.rows("DU-24")
+@pytest.mark.parametrize(
+    ("folders", "has_folder", "here", "missing"),
+    [((1, 1, 0), False, "CD", "AB"), ((), True, "CD", "AB"), ((), False, "CD", None), ((1, 1, 1), True, "BCD", None)],
+    ids=["others have folders", "this member has one", "nobody has one", "the majority is here"],
+)
+def test_who_has_read_nothing_knows_who_is_missing_that_can_have(
+    folders: tuple[int, ...], has_folder: bool, here: str, missing: str | None
+) -> None:
+    stable = stable_of("ABC").stable
+    footing = QuorumRecord(MemberId("A"), QuorumView(5, 5, stable.maker, stable.voters, folders), 5)
+    store = StoreStart("d", 1) if has_folder else None
+    quorum = QuorumState(LocalContext(MemberId("D"), NodeConfig(), this_release(), Outbox(), store=store), None)
+    present = view(here, 6)
+    quorum.adopt(present, next_record(footing, present, ()), is_master=False)
+    assert quorum.missing_voters() == (None if missing is None else tuple(missing))

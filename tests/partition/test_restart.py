@@ -10,7 +10,7 @@ from phalanx.common.ids import MemberId, member_id
 from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.losses import LossBook
 from phalanx.common.map_plan import MapPlan
-from phalanx.common.map_settings import MapSettings
+from phalanx.common.map_settings import MapChange, MapSettings
 from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.table import PartitionTable, TableRow, build_table
 from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart, positions_in
@@ -351,3 +351,16 @@ def test_such_a_side_waits_for_no_holder_that_has_left_in_good_order_or_is_back_
     assert rows_of(
         table_in(plan_restart({back(name): each for name, each in zip("ABC", (a, b, stays), strict=True)}))
     ) == ["C"]
+
+
+@pytest.mark.rows("DU-26")
+def test_the_settings_of_maps_get_a_version_that_no_others_have_had() -> None:
+    """Those that a side without the majority has set last do not count, and are never taken for the cluster's."""
+    settings = MapPlan().with_change("m", MapChange(max_entries=7))
+    usual, apart = table_of("AB").with_maps(settings), table_of("AB")
+    for limit in (1, 2, 3):
+        apart = apart.with_maps(apart.maps.with_change("m", MapChange(max_entries=limit)))
+    lone = msgspec.structs.replace(side("C", apart, (0, 1, "A", 1)), lacks_majority=True)
+    table = table_in(planned(side("A", usual, (0, 1, "A", 1)), side("B", usual, (0, 1, "A", 1)), lone))
+    assert (table.maps.maps, table.maps.version) == (settings.maps, 3 + VERSION_STEP)
+    assert table.version == table.version_of_parts

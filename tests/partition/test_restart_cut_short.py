@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.common.map_settings import MapChange
 from phalanx.wire import messages as m
 from phalanx.wire.merge_events import MergeStarted
 from phalanx.wire.table_events import MigrationStarted
-from support.harness import Cluster
+from support.harness import MAP, Cluster, name_of
 
 VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"
 
@@ -111,3 +112,29 @@ def test_who_has_waited_all_the_time_is_not_old_because_another_has_started_agai
     c.advance(1_000)
     assert c.row("A", 0) == "AB"
     assert not c.events_of("A", MergeStarted) + c.events_of("B", MergeStarted)
+
+
+@pytest.mark.rows("DU-24", "DU-33")
+def test_who_came_to_a_waiting_cluster_and_is_left_alone_waits_on() -> None:
+    """It has read nothing, and knows who has."""
+    c = switched_off("AB", "BA")
+    c.start("A", seeds="A")
+    c.advance(60_000)
+    c.join("D", seeds="A")
+    c.crash("A")
+    c.advance(15_000)
+    assert c.views_of("D") == ["D"]
+    wait = c.nodes["D"].installed_table.restart_wait
+    assert wait is not None
+    assert sorted(map(name_of, wait.members)) == ["A", "B", "C"]
+    write = c.put("D", c.key(0), LATER)
+    change = c.ask("D", m.ChangeMap, MAP, MapChange(max_entries=7))
+    c.advance(1_000)
+    assert not c.table("D").is_assigned
+    assert not c.is_done(write)
+    assert not c.is_done(change)
+    for name in "AB":
+        c.join(name, seeds="D")
+    c.advance(10_000)
+    assert [c.get(c.row("A", p)[0], c.key(p)) for p in (0, 1)] == [VALUE, VALUE]
+    assert c.table("D").maps == c.table("A").maps

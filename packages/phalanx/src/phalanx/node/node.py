@@ -163,7 +163,7 @@ class Node:
             self.pause_detection.holds_until,
             self._departures.of,
             self._has_entries,
-            lambda: self.membership.has_majority,
+            majority.quorum.missing_voters,
         )
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
         self.data_merging = DataMerging(orphaned, ownership, self.grid.follower, self.grid.copies)

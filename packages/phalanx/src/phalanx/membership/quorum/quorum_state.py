@@ -362,13 +362,26 @@ class QuorumState:
         footing = self.footing
         return msgspec.structs.replace(footing, left=tuple(sorted(self.left))) if footing and self.left else footing
 
+    def missing_voters(self) -> tuple[MemberId, ...] | None:
+        """Return the voters that are not here, where the majority is not; None: it is here, or no voter has a folder."""
+        footing, view = self.footing, self._view
+        if self.has_majority or footing is None or view is None:
+            return None
+        of, present = self._needed(footing, view)
+        have_folders = self._has_folder or any(of.starts)
+        return tuple(voter for voter in of.voters if voter not in present) if have_folders else None
+
+    def _needed(self, footing: QuorumRecord, view: MembersView) -> tuple[QuorumView, frozenset[MemberId]]:
+        """Return the view of which the present one needs the majority, and the voters that are here."""
+        present = rules.present_in(view, footing.former) | self.left
+        return rules.find_lacking(footing, present) or footing.stable, present
+
     def words(self) -> str:
         """Say in words of which stable view the present one needs the majority, and how many of its members are here."""
         footing, view = self.footing, self._view
         if footing is None or view is None:
             return "this member is in no cluster"
-        present = rules.present_in(view, footing.former) | self.left
-        of = rules.find_lacking(footing, present) or footing.stable
+        of, present = self._needed(footing, view)
         is_known = "the last stable view" if of == footing.stable else "a view that may have become stable"
         size, here = len(of.voters), of.count(present)
         are = "is" if here == 1 else "are"

@@ -60,8 +60,8 @@ class CoordinatorQuestions(NamedTuple):
     """Returns how a member left that is no longer in the view."""
     has_entries: Callable[[], bool] = lambda: True
     """Returns whether this member holds any entry."""
-    has_majority: Callable[[], bool] = lambda: True
-    """Returns whether this side has the majority of the last stable view."""
+    missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None
+    """As `QuorumState.missing_voters`."""
 
 
 class PartitionCoordinator:
@@ -69,7 +69,7 @@ class PartitionCoordinator:
 
     def __init__(self, local: LocalContext, installed_table: InstalledTable, questions: CoordinatorQuestions) -> None:
         self._local = local
-        self._has_majority = questions.has_majority
+        self._missing_voters = questions.missing_voters
         self._out = local.out
         self._installed = installed_table
         self.publication = TablePublication(local, installed_table)
@@ -393,16 +393,19 @@ class PartitionCoordinator:
         found = self._search.result()
         sides = self._search.stored_sides() if not found.table.is_assigned else {}
         # Who has left a cluster in good order founds no other one: those who stayed have the data.
+        missing = self._missing_voters() if not found.table.is_assigned else None
         if any(side.table is not None for side in sides.values()) or self._local.this in sides:
-            self._search.asks_newcomers = True  # some can have no folder, and so this master
             plan = self.restarting.consider(sides, now)
             if plan is None:
-                self.restarting.tell(self.publication.joined(), now)
-                self._installed.note_restart_wait(self.restarting.wait)
-                self.draining.tell_waiting(now)
+                self._tell_waiting(now)
                 return
             found = found._replace(table=plan.table or found.table)
+        elif missing is not None:
+            self.restarting.await_voters(missing)
+            self._tell_waiting(now)
+            return
         self._search = None
+        self.restarting.forget()
         rolled_back = tuple(state.partition for state in found.rolled_back)
         self._out.record(TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
         self._installed.lead(found.completed, found.table)
@@ -410,11 +413,19 @@ class PartitionCoordinator:
         self._rebalancer.replan("the master changed")
         self.publication.publish(now)
 
+    def _tell_waiting(self, now: Millis) -> None:
+        """Say for whom the cluster waits, and ask those that join."""
+        if self._search is not None:
+            self._search.asks_newcomers = True  # some can have no folder, and so this master
+        self.restarting.tell(self.publication.joined(), now)
+        self._installed.note_restart_wait(self.restarting.wait)
+        self.draining.tell_waiting(now)
+
     def _assign_first(self, now: Millis) -> None:
         if self._installed.is_assigned or not self.decides or not self._has_started or self._hold.holds(now):
             return
-        if self._local.has_folder and not self._has_majority():
-            return  # those who are missing can have in their folders what the partitions had before
+        if self._missing_voters() is not None:
+            return  # they can have in their folders what the partitions had before
         members = self._eligible.working()
         if not members:
             return

@@ -95,6 +95,13 @@ class Restarting:
             self._out.record(ClusterRestarted(plan.table.version, tuple(sides), absent))
         return plan
 
+    def await_voters(self, missing: tuple[MemberId, ...]) -> None:
+        """Wait for voters of the last stable view, where nobody is here who has read anything.
+
+        1. C, which is new, joins A, which waits for B. 2. A ends.
+        """
+        self._note(RestartWait(missing, 0, lacks_majority=True, seen_ms=0))
+
     def _tell_old(self, plan: Restart, sides: Mapping[MemberId, StoredSide]) -> None:
         """Say once of each member that its folder is an old one."""
         for member, start in plan.without_vote.items():
@@ -111,6 +118,10 @@ class Restarting:
         }
         waits_for = tuple(known[address] for address in sorted(known))
         seen_ms = max(side.seen_ms for side in sides.values())
-        before, self.wait = self.wait, RestartWait(waits_for, len(plan.lacking), plan.lacks_majority, seen_ms)
-        if waits_for != (before.members if before is not None else ()):
-            self._out.record(RestartWaits(waits_for, len(plan.lacking), plan.lacks_majority))
+        self._note(RestartWait(waits_for, len(plan.lacking), plan.lacks_majority, seen_ms))
+
+    def _note(self, wait: RestartWait) -> None:
+        """Note for whom the cluster waits, and record it whenever these are others."""
+        before, self.wait = self.waits_for, wait
+        if wait.members != before:
+            self._out.record(RestartWaits(wait.members, wait.lacking, wait.lacks_majority))

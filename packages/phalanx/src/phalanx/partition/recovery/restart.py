@@ -18,9 +18,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, divided_leader
 from phalanx.common.lineage import is_prefix
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.quorum import combine_records, find_lacking
 from phalanx.common.table import PartitionTable, Slots, TableRow, holders_of
 from phalanx.partition.recovery.old_folders import find_old, find_without_vote, leave_out_old
@@ -28,7 +31,7 @@ from phalanx.partition.recovery.repair import confirming_index
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 
 VERSION_STEP = 1 << 20
-"""A restart raises the version of each row by this: a master gives fewer while a view lasts that some member has not heard of."""
+"""A restart raises the version of each row, and of the settings of maps, by this: a master gives fewer while a view lasts that some member has not heard of."""
 
 
 class Restart(NamedTuple):
@@ -86,7 +89,8 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
         rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
     absent_holders = _find_absent_holders(newest, sides.values(), back)
-    return Restart(newest.with_rows(rows), lacking, absent, lacks_majority, absent_holders, without_vote)
+    table = newest.with_rows(rows).with_maps(_settings_above(newest.maps, sides.values()))
+    return Restart(table, lacking, absent, lacks_majority, absent_holders, without_vote)
 
 
 def _find_back(
@@ -269,6 +273,16 @@ def _versions_above(
         for p in range(newest.partition_count)
     ]
     return tuple(map(max, zip(*known, epochs, strict=True)))
+
+
+def _settings_above(maps: MapPlan, sides: Collection[StoredSide]) -> MapPlan:
+    """Return these settings of maps, in a version that no other ones have had.
+
+    1. A and B wait for others. A, the master, ends, and B, which has read nothing, leads and has the settings that it was started with.
+    2. A comes back. 3. B goes on with those of A's folder: who has B's first ones must not take these for the same.
+    """
+    known = [maps.version, *(side.table.maps.version for side in sides if side.table is not None)]
+    return msgspec.structs.replace(maps, version=max(known) + VERSION_STEP)
 
 
 def _row_of(held: Mapping[MemberId, tuple[int, OwnerEpoch]]) -> Slots:
