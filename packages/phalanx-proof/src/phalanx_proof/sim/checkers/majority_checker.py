@@ -84,8 +84,8 @@ class MajorityChecker(Checker):
         founder = self._cluster_of.get(event.master, root)
         self._cluster_of[member] = founder
         self._stable.setdefault(founder, {1: (member,)})
-        log = self._nodes[member].log
-        if log.store is not None and self._processes.setdefault(log.store, log) is not log:
+        log = getattr(self._nodes[member], "log", None)  # members of the release before have none
+        if log is not None and log.store is not None and self._processes.setdefault(log.store, log) is not log:
             self._doubled.add(self._voter_of(member))
 
     def _voter_of(self, member: MemberId) -> MemberId:
