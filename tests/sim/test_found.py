@@ -246,16 +246,18 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "seed",
+    ("seed", "profile"),
     [
-        132,  # a folder that was cut where it was damaged is that of a stranger, and its process ended before it joined
-        211,  # there was damage where nobody reads, and later the disk failed
-        229,  # replicas waited for a merge when the length of logs was judged
-        458,  # as 211, the other way round
-        523,  # one that has a folder that was moved leaves with its vote
-        551,  # a folder was copied, and its two members never met
-        581,  # all of a log was in the sector that the disk forgot
+        (221, Profile.DISKS),  # the only member with a working disk does not leave
+        (132, Profile.RESTART),  # a folder was cut where it was damaged, and its process ended before it joined
+        (211, Profile.RESTART),  # there was damage where nobody reads, and later the disk failed
+        (229, Profile.RESTART),  # replicas waited for a merge when the length of logs was judged
+        (458, Profile.RESTART),  # as 211, the other way round
+        (523, Profile.RESTART),  # one that has a folder that was moved leaves with its vote
+        (551, Profile.RESTART),  # a folder was copied, and its two members never met
+        (581, Profile.RESTART),  # all of a log was in the sector that the disk forgot
+        (627, Profile.RESTART),  # no operator started the process whose folder an empty partition waited for
     ],
 )
-def test_what_a_checker_took_for_a_violation_is_none(seed: int) -> None:
-    play(draw_options(seed, Profile.RESTART))
+def test_what_a_checker_took_for_a_violation_is_none(seed: int, profile: Profile) -> None:
+    play(draw_options(seed, profile))

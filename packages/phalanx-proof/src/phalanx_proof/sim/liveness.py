@@ -21,7 +21,9 @@ def find_unmet(world: World, workload: Workload, *, needs_majority: bool) -> lis
     """
     running = [host for host in world.hosts if host.node is not None]
     unmet = [f"{host} will start" for host in world.hosts if host.node is None and host.comes_back is not None]
-    unmet += [f"{host} has not left" for host in running if host.is_leaving]
+    unmet += [
+        f"{host} has not left" for host in running if host.is_leaving and not _has_only_disk(host, running, world)
+    ]
     unmet += [f"{host.member} has not joined" for host in running if not host.has_joined]
     joined = [host for host in running if host.has_joined]
     if not any(world.holds_data(host) for host in joined):
@@ -32,6 +34,13 @@ def find_unmet(world: World, workload: Workload, *, needs_majority: bool) -> lis
         unmet += [f"{host.member} must not serve" for host in joined if not _may_serve(host, world.now)]
     unmet += [f"no answer to {operation}" for operation in workload.pending.values()]
     return unmet
+
+
+def _has_only_disk(host: Host, running: list[Host], world: World) -> bool:
+    """Tell whether a member keeps what it holds, until another one comes, because the disks of all others have failed (DU-41)."""
+    others = [other for other in running if other is not host and other.has_joined and world.holds_data(other)]
+    have_failed = [other.disk is not None and other.disk.state is DiskState.FAILED for other in others]
+    return world.holds_data(host) and bool(others) and all(have_failed)
 
 
 def _unmet_membership(joined: list[Host]) -> list[str]:

@@ -159,8 +159,8 @@ class SimFolder(SimDisk):
 
     @property
     def holds_replicas(self) -> bool:
-        """Whether a process that starts here brings back replicas."""
-        return bool(self.replay.replicas)
+        """Whether a process that starts here brings back replicas, also such that it is to merge, and such that are empty."""
+        return bool(self.replay.replicas or self.replay.orphaned.sides)
 
     @property
     def holds_alone(self) -> bool:
