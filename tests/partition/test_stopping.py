@@ -37,7 +37,9 @@ def write(c: Cluster, partition: int, value: bytes) -> None:
 
 
 def owner_of(c: Cluster, partition: int) -> str:
-    return c.replicas(next(iter(c.nodes)), partition)[0]
+    owners = c.replicas(next(iter(c.nodes)), partition)[:1]
+    assert owners, f"partition {partition} has no owner"
+    return owners
 
 
 def read(c: Cluster, partition: int) -> bytes | None:

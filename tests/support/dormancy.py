@@ -41,7 +41,8 @@ def back(c: Cluster, name: str) -> None:
 
 
 def read(c: Cluster, partition: int) -> bytes | None:
-    owner = c.replicas(next(iter(c.nodes)), partition)[0]
+    owner = c.replicas(next(iter(c.nodes)), partition)[:1]
+    assert owner, f"partition {partition} has no owner"
     return c.get(owner, c.key(partition))
 
 
