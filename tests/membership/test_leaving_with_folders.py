@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from support.harness import KEY, Cluster
+from phalanx.common.clock import ClockStart
+from phalanx.common.quorum import QuorumRecord, QuorumView
+from phalanx.disk.restoring import restore
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.wire.disk_records import ClusterLeft, ControlRecord, LogRecord, ViewRecord
+from support.harness import KEY, Cluster, lone_id, lone_view, read_back
 
 VALUE = b"\0\0\0\0value"
 
@@ -48,3 +53,20 @@ def test_whoever_leaves_others_with_data_leaves_its_vote_to_them() -> None:
     c.advance(5_000)
     assert c.views_of("BZ") == ["BZ", "BZ"]
     assert c.nodes["B"].membership.has_majority
+
+
+@pytest.mark.rows("DU-24", "EL-63")
+@pytest.mark.parametrize("has_left", [True, False], ids=["left", "crashed"])
+def test_a_master_that_leaves_gives_away_the_votes_of_those_that_left_before_it(has_left: bool) -> None:
+    """A counts the votes of B and C, and leaves D with all of them. Started again, it would have the majority alone, and D, too."""
+    ids = tuple(lone_id(name) for name in "ABCD")
+    footing = QuorumRecord(ids[0], QuorumView(4, 4, ids[0], ids), 5, left=ids[1:3])
+    view = lone_view("AD", 6)
+    seen: list[ControlRecord] = [ViewRecord(view, footing, ids[0], ids[0])]
+    records = [*seen, ClusterLeft(keeps=True)] if has_left else seen
+    replay = read_back((number, LogRecord(each), 0) for number, each in enumerate(records, 1))
+    restored = restore(replay, ClockStart(0, 0, 0), ReplicaLog(len(records)))
+    assert restored is not None
+    memory = restored.carried.memory
+    assert memory is not None
+    assert memory.footing.left == (() if has_left else ids[1:3])

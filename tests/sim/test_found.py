@@ -261,3 +261,17 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
 )
 def test_what_a_checker_took_for_a_violation_is_none(seed: int, profile: Profile) -> None:
     play(draw_options(seed, profile))
+
+
+@pytest.mark.rows("DU-24")
+def test_a_master_that_has_left_does_not_go_on_with_votes_that_it_gave_away() -> None:
+    """1. B, C, D and E leave, and A counts their votes. 2. A leaves F with all that is left, at once. 3. F stops. 4. A starts again: it took
+    the votes from its folder, and went on alone."""
+    assert play(draw_options(654, Profile.RESTART)).events["ClusterRestarted"]
+
+
+@pytest.mark.rows("DU-26", "DU-33")
+def test_who_came_to_a_waiting_cluster_has_no_settings_of_its_own_when_that_goes_on() -> None:
+    """1. A waits for B. C and D, which are new, join it, and A stops. 2. C leads D, and both have read nothing. 3. A and B come back: C had
+    given D the settings that it was started with, in the version of those in the folders."""
+    assert play(draw_options(429, Profile.OUTAGE)).events["ClusterRestarted"]

@@ -86,8 +86,8 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
         return None
     footing = msgspec.structs.replace(after_master_loss(known.footing, known.view), left=known.footing.left)
     if known.has_left:
-        # What was open when it left has been decided without it, by those that got its vote.
-        footing = msgspec.structs.replace(footing, pending=())
+        # What was open when it left has been decided without it, by those that got its vote, and those that it counted as the master.
+        footing = msgspec.structs.replace(footing, pending=(), left=())
     history, kept = VoterHistory(known.voter, footing), replay.orphaned
     for replica in (*replay.replicas.values(), *kept.all_replicas()):
         replica.deduplication.forget_times()
