@@ -321,6 +321,12 @@ def test_such_a_side_waits_for_a_holder_that_can_have_more() -> None:
     d = apart(of(side("D", alone, (0, 4, "D", 90), view=stable("A")), ((1, "A", 0), (4, "D", 8))))
     plan = planned(a, d)
     assert plan.lacking == {0: ids("AB")}
+    # An operator gives B up: D has all that A has, and more, and A comes first where nobody has.
+    plan = plan_restart({back("A"): a, back("D"): d}, is_accepted=True)
+    assert (rows_of(table_in(plan)), plan.lacking) == (["D"], {})
+    assert plan_restart({back("D"): d}, is_accepted=True).lacking == {}  # the only table is its own
+    c = side("C", table, view=stable("A"))
+    assert plan_restart({back("C"): c, back("D"): d}, is_accepted=True).lacking == {0: ids("AB")}
 
 
 def test_sides_of_which_none_had_the_majority_go_on_with_their_newest_row() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, member_id
+from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
@@ -206,12 +207,33 @@ def test_the_wait_is_told_once_for_the_same_members() -> None:
     assert event.waits_for == (lone_id("C"),)
 
 
+def test_by_an_operators_word_the_greatest_replica_that_is_here_comes_first() -> None:
+    """1. A and B hold all, and A ends. 2. D joins B, which hands over to it, and crashes. 3. D ends. 4. A and D come back, and B does not."""
+    begun = (LeaderEpoch(1, lone_id("A"), 0),)
+    a = side("A", voters="AB")
+    held = msgspec.structs.replace(a.positions[0], lineage=begun)
+    gone_on = OwnerEpoch(0, 4, lone_id("D"), 9, (*begun, LeaderEpoch(4, lone_id("D"), held.seq)))
+    sides = {
+        member_id(address("A"), "A2"): msgspec.structs.replace(a, positions=(held,)),
+        member_id(address("D"), "D2"): msgspec.structs.replace(
+            side("D", voters="AB"), positions=(gone_on,), lacks_majority=True
+        ),
+    }
+    machine = Restart().machine
+    assert machine.consider(sides, 0) is None
+    machine.accept()
+    plan = machine.consider(sides, 1)
+    assert plan is not None
+    assert plan.table is not None
+    assert rows_of(plan.table)[0] == "D"
+
+
 def test_a_plan_is_made_only_when_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
 
-    def plan(sides: Mapping[MemberId, StoredSide]) -> Plan:
+    def plan(sides: Mapping[MemberId, StoredSide], *, is_accepted: bool) -> Plan:
         planned.append(len(sides))
-        return plan_restart(sides)
+        return plan_restart(sides, is_accepted=is_accepted)
 
     monkeypatch.setattr("phalanx.partition.coordinator.restarting.plan_restart", plan)
     restart = Restart()

@@ -60,7 +60,7 @@ class Restarting:
 
     def accept(self) -> None:
         """Go on without those that are missing, as an operator says: what only they have stays dormant."""
-        self._is_accepted = True
+        self._is_accepted, self._sides = True, ()
 
     def tell(self, view: MembersView, now: Millis) -> None:
         """Tell the other members for whom the cluster waits: at once when that changes, and again and again, for those that join."""
@@ -74,7 +74,7 @@ class Restarting:
         """Return how the cluster goes on; None: it waits."""
         plan, is_new = self._plan, tuple(sides.items()) != self._sides
         if is_new:  # a plan looks at every partition, and a cluster can wait for days
-            plan = self._plan = plan_restart(sides)
+            plan = self._plan = plan_restart(sides, is_accepted=self._is_accepted)
             self._sides = tuple(sides.items())
             self._tell_old(plan, sides)
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:

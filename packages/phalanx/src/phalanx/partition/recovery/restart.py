@@ -51,10 +51,10 @@ class Restart(NamedTuple):
     """Members whose folder is older than others know, with the start that these know of it."""
 
 
-def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
+def plan_restart(sides: Mapping[MemberId, StoredSide], *, is_accepted: bool = False) -> Restart:
     """Return how the cluster of these members can go on.
 
-    `sides`: present members to what each has read, at least one.
+    `sides`: present members to what each has read, at least one. `is_accepted`: an operator lets it go on without those that are absent.
     """
     footing = combine_records(side.history.footing for side in sides.values())
     without_vote, old = find_without_vote(sides, footing), find_old(sides, footing)
@@ -84,7 +84,7 @@ def plan_restart(sides: Mapping[MemberId, StoredSide]) -> Restart:
         slots = newest.slots(partition) or dormant
         if not slots:
             continue
-        row = choose_row(slots, partition, claims, confirming, back)
+        row = choose_row(slots, partition, claims, confirming, back, is_accepted=is_accepted)
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
         rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
@@ -139,12 +139,19 @@ class Claims(NamedTuple):
 
 
 def choose_row(
-    slots: Slots, partition: int, claims: Collection[Claims], confirming: int, back: Collection[MemberId] = ()
+    slots: Slots,
+    partition: int,
+    claims: Collection[Claims],
+    confirming: int,
+    back: Collection[MemberId] = (),
+    *,
+    is_accepted: bool = False,
 ) -> Slots | None:
     """Return the row with which a partition goes on that these members held; None: nobody who is here has all of it.
 
     `confirming`: the index of the last replica that confirms every write. `back`: former members of which nothing more comes, also where
-    later incarnations have gone on with their folders.
+    later incarnations have gone on with their folders. `is_accepted`: who has more than the holders that are here comes first also where
+    others are absent, because else these would, who have less.
 
     1. A and B hold a partition, and end with C. 2. A comes back to D, which has no majority, and gives the partition to it. 3. They
     are cut off from each other, and both go on. 4. All come back. A's folder tells nothing of the A of the row any more.
@@ -171,7 +178,7 @@ def choose_row(
     }
     held = leave_out_old(stored, old, is_awaited=is_awaited)
     if later := _find_later(partition, [position for _, position in held.values()], claims):
-        return None if is_awaited else later
+        return None if is_awaited and not is_accepted else later
     return _row_of(held) if any(index <= confirming for index, _ in held.values()) else None
 
 
