@@ -12,7 +12,7 @@ from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.quorum import QuorumRecord, QuorumView
 from phalanx.common.table import unassigned_table
 from phalanx.disk.replay import Replay
-from phalanx.disk.restoring import Restoration, restore
+from phalanx.disk.restoring import Restoration, disown, restore
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import positions_of
@@ -97,6 +97,21 @@ def test_whoever_left_has_neither_data_nor_a_vote_and_knows_whom_it_left() -> No
     assert told == []
 
 
+@pytest.mark.parametrize("end", ["crash", "repair", "leave", "leave with data"])
+def test_only_a_master_that_was_one_to_the_end_has_the_votes_of_those_that_left(end: str) -> None:
+    """DU-61: one that has left has handed them over, and one whose log was cut off can have done so."""
+    voters = QuorumView(1, 1, A, (A, lone_id("B"), lone_id("C")))
+    footing = QuorumRecord(A, voters, 0, left=(lone_id("B"), lone_id("C")))
+    ends = {"leave": (ClusterLeft(),), "leave with data": (ClusterLeft(keeps=True),)}.get(end, ())
+    replay = replay_of(ViewRecord(lone_view("A", 2), footing, A, A), *HELD[1:], *ends)
+    if end == "repair":
+        disown(replay, member_id(address("A"), "stranger"))
+    history = found(replay).carried.memory
+    assert history is not None
+    assert history.footing.left == (footing.left if end == "crash" else ())
+    assert (history.voter == A) == (end == "crash")
+
+
 def test_behind_an_incarnation_that_ended_there_are_no_replicas_but_a_vote() -> None:
     restoration, told = restored(replay_of(*HELD, IncarnationEnded()))
     assert restoration is not None
@@ -146,15 +161,17 @@ def test_its_stamps_are_above_all_that_were_given() -> None:
 def test_a_side_that_joins_another_one_hands_on_what_it_has_read() -> None:
     node = node_with(found(replay_of(*HELD)))
     before = node.grid.stored()
+    assert before is not None
     node._out.effects.append(Finished("others have the majority", rejoin=(lone_id("B"),)))
     node.data_merging.on_over(IncarnationOver(), 9)
     (finished,) = [each for each in node._out.take() if isinstance(each, Finished)]
     assert isinstance(finished.kept, OrphanedReplicas)
     assert finished.kept.restored is not None
-    assert finished.kept.restored.side is before
+    assert finished.kept.restored.side == before
     assert not finished.kept.sides  # it is not merged
     following = Node(member_id(address("A"), "A3"), NodeConfig(seeds=(address("A"),)), kept=finished.kept)
-    assert following.grid.stored() is before
+    # Rows can name this one, too.
+    assert following.grid.stored() == msgspec.structs.replace(before, formers=(*before.formers, following.this))
     assert following.grid.follower.replicas[0].seq == 1
 
 

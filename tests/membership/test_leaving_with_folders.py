@@ -70,3 +70,29 @@ def test_a_master_that_leaves_gives_away_the_votes_of_those_that_left_before_it(
     memory = restored.carried.memory
     assert memory is not None
     assert memory.footing.left == (() if has_left else ids[1:3])
+
+
+@pytest.mark.rows("EL-63")
+@pytest.mark.parametrize("first", ["A", "B"])
+def test_a_master_that_has_handed_over_the_votes_of_all_that_left_does_not_count_them_again(first: str) -> None:
+    """1. C and D leave, B stops, and A, the master, leaves: B gets its vote, and those of C and D. 2. B ends as the last one. 3. A and B
+    come back: only B has the majority. If A counted the votes, too, both would go on.
+    """
+    c = Cluster(has_folders=True, seeds="A", partition_count=4, backup_count=1)
+    for name in "ABCD":
+        c.start(name)
+        c.advance(1_500)
+    c.assign()
+    for name in "CD":
+        c.leave(name)
+    c.leave("B", keeps=True)
+    c.leave("A")
+    c.advance(6_000)
+    assert not c.nodes
+    c.start(first, seeds="ABCD")
+    c.advance(60_000)
+    assert c.nodes[first].membership.has_majority == (first == "B")
+    c.start("AB".replace(first, ""), seeds="ABCD")
+    c.advance(20_000)
+    assert sorted(c.view("A")) == ["A", "B"]
+    assert c.nodes["A"].membership.has_majority

@@ -72,11 +72,13 @@ def restore_as(
 def disown(replay: Replay, stranger: MemberId) -> None:
     """Let a log count as that of a stranger: it was cut off before damage, so it does not know what its member promised since (DU-61).
 
-    Then no row names it as a holder, and it has no vote. Its replicas rule where nobody else is to come, or an operator says so.
+    Then no row names it as a holder, and it has no vote, also none of those that left to it. Its replicas rule where nobody else is to
+    come, or an operator says so.
     """
     known = replay.index.cluster
+    footing = msgspec.structs.replace(known.footing, left=()) if known.footing is not None else None
     replay.index.cluster = msgspec.structs.replace(
-        known, voter=stranger, members=(stranger,), lacks_majority=True, incarnations=()
+        known, voter=stranger, footing=footing, members=(stranger,), lacks_majority=True, incarnations=()
     )
 
 
