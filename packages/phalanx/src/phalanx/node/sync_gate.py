@@ -15,10 +15,11 @@ from collections import deque
 import msgspec
 
 from phalanx.common.ids import is_client
+from phalanx.common.view import ViewId
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.machine.effects import Answer, Effect, Finished, Send
 from phalanx.wire import messages as m
-from phalanx.wire.disk_records import DiskRecord, TableRecord
+from phalanx.wire.disk_records import DiskRecord, TableRecord, ViewRecord
 
 TABLES = (m.TableUpdate, m.TableChanges)
 TELLING = frozenset(
@@ -28,7 +29,7 @@ TELLING = frozenset(
         *(m.MigrationOrder, m.MigrationCommit, m.MigrationAnswer),
     ]
 )
-"""What rests on a view or a table, or must not overtake what does. Heartbeats do not wait, but name no table that is
+"""What rests on a view or a table, or must not overtake what does. Heartbeats do not wait, but name no view and no table that is
 not synced."""
 
 
@@ -41,6 +42,8 @@ class SyncGate:
         """The number of the last view or table in the log."""
         self._tables: deque[tuple[int, int]] = deque([(0, -1)])
         """Where tables are in the log, and their versions: the last one that is synced, and later ones."""
+        self._views: deque[tuple[int, ViewId]] = deque([(0, ViewId())])
+        """The same of views."""
         self._held: deque[tuple[int, Effect]] = deque()
         """Effects, and the record that must be synced before; in order."""
 
@@ -53,6 +56,8 @@ class SyncGate:
         self._newest_lsn = self._log.last_lsn
         if type(record) is TableRecord:
             self._tables.append((self._newest_lsn, record.table.version))
+        elif type(record) is ViewRecord:
+            self._views.append((self._newest_lsn, record.view.id))
 
     @property
     def is_closed(self) -> bool:
@@ -68,6 +73,8 @@ class SyncGate:
             passed.append(held.popleft()[1])
         while len(self._tables) > 1 and self._tables[1][0] <= synced:
             self._tables.popleft()
+        while len(self._views) > 1 and self._views[1][0] <= synced:
+            self._views.popleft()
         if self._newest_lsn <= synced or ends:
             return [*passed, *effects]
         tells = any(type(effect) is Send and type(effect.message) in TABLES for effect in effects)
@@ -76,15 +83,23 @@ class SyncGate:
         for effect in effects:
             if _must_wait(effect, tells):
                 held.append((self._log.want_sync(), effect))
-            elif type(effect) is Send and type(effect.message) is m.MasterConfirmation:
-                passed.append(Send(effect.to, self._with_synced_table(effect.message)))
+            elif type(effect) is Send and isinstance(effect.message, m.MasterConfirmation | m.LeaseRequest):
+                passed.append(Send(effect.to, self._as_synced(effect.message)))
             else:
                 passed.append(effect)
         return passed
 
-    def _with_synced_table(self, message: m.MasterConfirmation) -> m.MasterConfirmation:
-        version = min(message.table_version, self._tables[0][1])
-        return msgspec.structs.replace(message, table_version=version)
+    def _as_synced(self, message: m.MasterConfirmation | m.LeaseRequest) -> m.MasterConfirmation | m.LeaseRequest:
+        """Return what this member confirms, of the view and the table that are synced.
+
+        1. B joins A, and confirms the list of both, which makes it stable. 2. B loses power, and its folder knows of no list. 3. A needs
+        B's vote, and nobody has it any more.
+        """
+        view = self._views[0][1]
+        message = msgspec.structs.replace(message, view_version=view.version, view_maker=view.maker)
+        if isinstance(message, m.LeaseRequest):
+            return message
+        return msgspec.structs.replace(message, table_version=min(message.table_version, self._tables[0][1]))
 
 
 def _must_wait(effect: Effect, tells: bool) -> bool:
