@@ -7,6 +7,7 @@ from phalanx.common.disk_state import DiskState
 from phalanx.machine.inputs import DiskChecked
 from phalanx.partition.coordinator.stopping_members import STOP_TOGETHER_MS, STOPS_AT_MOST_MS
 from phalanx.wire.messages import CopyChunk, LeaveRequest, StopCluster
+from phalanx.wire.table_events import MigrationStarted
 from support.harness import Cluster
 
 FAILED = DiskChecked(DiskState.FAILED, "data_dir /data: the sync of 1.log has failed: EIO")
@@ -309,3 +310,17 @@ def test_a_cluster_does_not_wait_for_one_that_is_back_and_has_gone_on_without_th
     assert c.views_of("ABCD") == [c.view("A")] * 4
     assert read(c, 0) == LATER
     write(c, 0, VALUE)
+
+
+@pytest.mark.rows("DU-38")
+def test_one_that_stops_keeps_what_it_has_where_another_leaves_and_too_few_stay() -> None:
+    """Else it waited to be rid of that together with all that it keeps, and so did the other one."""
+    c = filled("ABC", "ACB", "AC", "CB", backup_count=2)
+    stop(c, "C")
+    c.leave("B")
+    c.advance(STOP_TOGETHER_MS + 6_000)
+    assert set(c.nodes) == {"A"}
+    assert all_there(c)
+    assert not [
+        each for each in c.events_of("A", MigrationStarted) if each.kind == "clear" and each.source == c.id("C")
+    ]

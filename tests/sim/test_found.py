@@ -275,3 +275,10 @@ def test_who_came_to_a_waiting_cluster_has_no_settings_of_its_own_when_that_goes
     """1. A waits for B. C and D, which are new, join it, and A stops. 2. C leads D, and both have read nothing. 3. A and B come back: C had
     given D the settings that it was started with, in the version of those in the folders."""
     assert play(draw_options(429, Profile.OUTAGE)).events["ClusterRestarted"]
+
+
+@pytest.mark.rows("DU-38")
+def test_members_go_where_one_stops_and_another_leaves_that_hold_the_same() -> None:
+    """1. A is to be rid of all it holds, and B stops, which keeps what it holds. 2. Both hold a partition: B was to give that up, too, at
+    once with all that it had, and A waited for that."""
+    assert play(draw_options(736, Profile.RESTART)).events["LeaveStarted"]

@@ -30,7 +30,9 @@ def plan_exchanges(
     is_needed = [not stays_safe(row, stopping, leaving, backups) for row in rows]
     shares: Sequence[Slots] = assigned() if any(is_needed) else ()
     return [
-        shares[partition] if is_needed[partition] else _with_staying_owner(row, leaving, eligible.failed)
+        _with_stopping(shares[partition], row, stopping, backups)
+        if is_needed[partition]
+        else _with_staying_owner(row, leaving, eligible.failed)
         for partition, row in enumerate(rows)
     ]
 
@@ -41,6 +43,12 @@ def stays_safe(row: Slots, stopping: Collection[MemberId], leaving: Collection[M
     if any(member in leaving and member not in stopping for member in held):
         return False
     return not held or any(member not in leaving for member in held) or not backups
+
+
+def _with_stopping(share: Slots, row: Slots, stopping: Collection[MemberId], backups: int) -> Slots:
+    """Return a share in which members that stop keep what they hold, as far as those that stay are too few."""
+    keep = [member for member in row if member in stopping and member not in share]
+    return (*share, *keep[: max(0, backups + 1 - len(share))])
 
 
 def _with_staying_owner(row: Slots, leaving: Collection[MemberId], failed: Collection[MemberId]) -> Slots:
