@@ -231,12 +231,6 @@ def test_what_a_member_holds_that_was_never_told_so_is_not_copied_anew() -> None
     assert play(draw_options(440, Profile.OUTAGE)).events["ClusterRestarted"]
 
 
-def test_what_the_next_owner_found_nothing_to_change_for_shows_when_the_first_one_is_back() -> None:
-    """1. An owner raises a counter, and ends before its backup has that. 2. Its caller asks again: the backup, the owner now, refuses it.
-    3. The first owner comes back with its folder, and what it alone had is merged."""
-    assert play(draw_options(412, Profile.OUTAGE)).counts["late effects"] == 1
-
-
 @pytest.mark.rows("DU-30")
 def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() -> None:
     """1. A crashes, and B goes on without the majority. 2. B hands all over to C, and leaves in good order. 3. All end, and come back: the
