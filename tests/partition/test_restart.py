@@ -295,6 +295,15 @@ def test_what_the_only_holder_handed_over_on_such_a_side_rules() -> None:
     assert plan.lacking == {0: ids("A")}
 
 
+def test_what_a_holder_that_is_back_handed_over_on_such_a_side_rules() -> None:
+    """By the last table that the majority had, the partition is A's. A's folder says who has it since, and has nothing of it any more."""
+    table = table_of("A")
+    alone = table.with_rows({0: TableRow((lone_id("D"),), 4, 0)})
+    a = apart(side("A", alone, view=stable("A")))
+    d = apart(of(side("D", alone, (0, 4, "D", 90), view=stable("A")), ((1, "A", 0), (4, "D", 8))))
+    assert rows_of(table_in(planned(a, side("B", table, view=stable("A")), d))) == ["D"]
+
+
 def test_who_took_over_on_such_a_side_and_is_not_here_is_named() -> None:
     """B ends. A hands the partition over to D and E, which join it, with C, and leaves. All end, and B and C come back."""
     table = table_of("AB")

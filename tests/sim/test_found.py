@@ -212,6 +212,13 @@ def test_a_cluster_goes_on_with_what_one_has_that_went_on_alone_after_a_holder_h
     assert play(draw_options(492, Profile.OUTAGE)).events["ClusterRestarted"]
 
 
+@pytest.mark.rows("DU-30")
+def test_what_a_holder_handed_over_without_the_majority_does_not_begin_empty_there() -> None:
+    """1. A and B are all that a stable list has, and B ends. 2. C, D and E join A, which hands over to them. 3. All stop, and come back: A
+    has its folder, and nothing of what it gave away in it. It was taken for one that had never heard of its partitions."""
+    assert play(draw_options(1608, Profile.OUTAGE)).events["LastMembersLeave"]
+
+
 def test_a_lite_member_that_gets_a_folder_with_data_brings_it() -> None:
     """The folders of two hosts are exchanged, and a lite member runs on one of them: it owned what it had read."""
     assert play(draw_options(352, Profile.RESTART)).events["PartitionsWoken"]

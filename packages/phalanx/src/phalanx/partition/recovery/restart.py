@@ -165,9 +165,10 @@ def choose_row(
     named = [former for former in slots if former is not None]
     is_awaited = any(former not in present and former not in back for former in named[: confirming + 1])
     if not any(position.epoch for _, position in held.values()):
-        if len(held) == len(named):
+        later = None if is_awaited else _find_handed_over(partition, claims)
+        if later is None and len(held) == len(named):
             return (present[named[0]].member,)  # none of them had heard of its first table: nothing was ever stored
-        return None if is_awaited else _find_handed_over(partition, claims)
+        return later
     old = frozenset(each.member for each in claims if each.is_old)
     # One that does not confirm, and went on alone, can lack what the others have acknowledged.
     apart = {each.member for each in claims if each.lacks_majority}
