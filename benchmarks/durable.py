@@ -39,6 +39,7 @@ from benchmarks.durable_compaction import shown as shown_compaction
 from benchmarks.durable_restart import Restart, measure_restarts
 from benchmarks.plan import KEY_COUNT, MAP, VALUE_BYTES, make_entries
 from benchmarks.resp import rate_in
+from benchmarks.results import span_of
 from benchmarks.servers import Server, ServerFailed, disk_options, members, redis_server, redis_version
 from phalanx.client.ask import ask_any
 from phalanx.common.ids import host_and_port
@@ -374,18 +375,14 @@ def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
     return [one / other for one, other in zip(ours, theirs, strict=False)]
 
 
-def _shown(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "–"
-
-
 def _print(report: DurableReport, out: Console) -> None:
     table = Table("", "counts", "goal", "disk / memory", "Redis's", "beside Redis, disk", "beside Redis, memory", "with disk/s",
                   box=SIMPLE_HEAD)  # fmt: skip
     for row in report.rows:
         redis = _ratios(row.redis_disk, row.redis_memory)
         table.add_row(
-            row.name, _shown(row.counted), f"{row.goal:g}", _shown(row.left), _shown(redis), _shown(row.beside_on_disk),
-            _shown(row.beside_in_memory), f"{statistics.median(row.disk):,.0f}",
+            row.name, span_of(row.counted), f"{row.goal:g}", span_of(row.left), span_of(redis), span_of(row.beside_on_disk),
+            span_of(row.beside_in_memory), f"{statistics.median(row.disk):,.0f}",
         )  # fmt: skip
     if report.rows:
         out.print(table)

@@ -10,27 +10,26 @@ import json
 import statistics
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 
 import msgspec
 
 import phalanx
-from benchmarks.plan import MAP, make_entries
-from benchmarks.servers import ServerFailed, disk_options
+from benchmarks.durable_restart import BULK, ENTRY_BYTES, batches_of
+from benchmarks.measure import percentile
+from benchmarks.plan import MAP
+from benchmarks.results import span_of
+from benchmarks.servers import ServerFailed, disk_options, metrics_of
 from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.runtime.process.processes import start_member_process
 
 NAME = "puts while the log is copied"
-BULK = 1_000
 LATENCY_GOAL = 2.0
 TURN_GOAL_MS = 20.0
 LONGEST_LOG = 3_000_000_000
 """Bytes of a log behind which copies have begun, or never will."""
-ENTRY_BYTES = 148
-"""One entry in the log."""
 
 
 class Compaction(msgspec.Struct):
@@ -64,19 +63,14 @@ def shown(found: Compaction) -> str:
     """Return a line with what was measured."""
     rest, busy = statistics.median(found.p99_at_rest_ms), statistics.median(found.p99_copying_ms)
     return (
-        f"{NAME}: 99 of 100 within {busy:.2f} ms beside {rest:.2f} ms at rest, {_span(found.ratios)} times (goal {LATENCY_GOAL:g}); "
+        f"{NAME}: 99 of 100 within {busy:.2f} ms beside {rest:.2f} ms at rest, {span_of(found.ratios)} times (goal {LATENCY_GOAL:g}); "
         f"{sum(found.copies)} replicas copied meanwhile, {found.entries:,} entries; longest turn {max(found.longest_turn_ms):.0f} ms "
         f"(goal {TURN_GOAL_MS:g}; 0: none of those that are counted)"
     )
 
 
-def _span(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
 def _measure(found: Compaction, seconds: float) -> None:
-    keys, values = make_entries(found.entries)
-    batches = [dict(zip(keys[at : at + BULK], values[at:], strict=False)) for at in range(0, len(keys), BULK)]
+    batches = list(batches_of(found.entries))
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         options = ("--http-port", "0", *disk_options(Path(folder) / "data"))
         with (
@@ -86,14 +80,14 @@ def _measure(found: Compaction, seconds: float) -> None:
             port, written = int(json.loads(member.ready_line)["http_port"]), client.map(MAP)
             for batch in batches:
                 written.put_all(batch)
-            at_rest = _put(written, keys, values, seconds)
+            at_rest = _put(written, batches, seconds)
             limit = LONGEST_LOG // (BULK * ENTRY_BYTES)
             for number, batch in enumerate(islice(cycle(batches), limit)):
                 written.put_all(batch)
                 if number % 100 == 0 and _figure(port, "phalanx_disk_copies_total"):
                     break
             before = _figure(port, "phalanx_disk_copies_total")
-            copying = _put(written, keys, values, seconds)
+            copying = _put(written, batches, seconds)
             copies = int(_figure(port, "phalanx_disk_copies_total") - before)
             if not copies:
                 raise ServerFailed("the member has copied nothing while the client put: give it more --seconds")
@@ -103,22 +97,20 @@ def _measure(found: Compaction, seconds: float) -> None:
             found.longest_turn_ms.append(1000 * _figure(port, "phalanx_longest_turn_seconds"))
 
 
-def _put(written: SyncMap[str, bytes], keys: list[str], values: list[bytes], seconds: float) -> float:
+def _put(written: SyncMap[str, bytes], batches: list[dict[str, bytes]], seconds: float) -> float:
     """Put for so long, and return in how many milliseconds 99 of 100 calls were done."""
     took, now = list[float](), time.perf_counter()
     end = now + seconds
-    for key, value in cycle(zip(keys, values, strict=True)):
+    for key, value in cycle(chain.from_iterable(batch.items() for batch in batches)):
         began = now
         written.put(key, value)
         now = time.perf_counter()
         took.append(now - began)
         if now > end:
             break
-    return 1000 * sorted(took)[len(took) * 99 // 100]
+    return 1000 * (percentile(sorted(took), 0.99) or 0.0)
 
 
 def _figure(port: int, name: str) -> float:
     """Return a metric of a member that has no labels; 0: it is not there."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        text: str = answer.read().decode()
-    return next((float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0.0)
+    return next((float(line.split()[1]) for line in metrics_of(port).splitlines() if line.startswith(f"{name} ")), 0.0)

@@ -86,7 +86,7 @@ def _restart_member(name: str, entries: int, times: int, rounds: int) -> Restart
         with start() as member, phalanx.Client(str(member.address)) as client:
             wanted = client.map(MAP)
             for _ in range(times):
-                for batch in _batches(entries):
+                for batch in batches_of(entries):
                     wanted.put_all(batch)
             port = host_and_port(member.address)[1]
             _kill(member)
@@ -124,7 +124,7 @@ def _restart_redis(name: str, entries: int, rounds: int, *, is_rewritten: bool) 
                 os.kill(server.pid, signal.SIGKILL)
 
         with start() as client:
-            for batch in _batches(entries):
+            for batch in batches_of(entries):
                 client.mset(batch)
             if is_rewritten:
                 client.bgrewriteaof()
@@ -151,7 +151,8 @@ def _first_key() -> str:
     return make_entries(1)[0][0]
 
 
-def _batches(count: int) -> Iterator[dict[str, bytes]]:
+def batches_of(count: int) -> Iterator[dict[str, bytes]]:
+    """Yield so many entries, for bulk writes."""
     for first in range(0, count, BULK):
         yield dict(islice(zip(*make_entries(min(BULK, count - first), first), strict=True), BULK))
 

@@ -12,7 +12,6 @@ import re
 import socket
 import tempfile
 import time
-import urllib.request
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,7 @@ import uvloop
 from rich.console import Console
 
 import phalanx
+from benchmarks.servers import metrics_of
 from phalanx.common.errors import PhalanxError
 from phalanx.runtime.connections.connection_limits import raise_descriptor_limit
 from phalanx.runtime.process.processes import start_member_process
@@ -98,7 +98,5 @@ def fleet(
 
 def _crowded_out(port: int) -> int:
     """Return how many connections the member has closed before a greeting, by its metrics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
-        text = reply.read().decode()
-    (found,) = re.findall(r'phalanx_refusals_total{[^}]*reason="crowded_out"[^}]*} ([0-9.]+)', text)
+    (found,) = re.findall(r'phalanx_refusals_total{[^}]*reason="crowded_out"[^}]*} ([0-9.]+)', metrics_of(port))
     return int(float(found))

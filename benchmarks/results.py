@@ -86,3 +86,8 @@ class Report(msgspec.Struct):
     environment: Environment
     comparisons: list[Comparison]
     notes: list[str]
+
+
+def span_of(ratios: list[float]) -> str:
+    """The middle one of ratios, with the least and the greatest, in words; of none, a dash."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "–"

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -57,6 +58,13 @@ def package_version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def metrics_of(port: int) -> str:
+    """What the member with this HTTP port tells Prometheus."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=START_TIMEOUT_S) as reply:
+        text: str = reply.read().decode()
+    return text
 
 
 @contextlib.contextmanager

@@ -8,9 +8,8 @@ from phalanx.common.map_settings import MapChange
 from phalanx.wire import messages as m
 from phalanx.wire.merge_events import MergeStarted
 from phalanx.wire.table_events import MigrationStarted
+from support.dormancy import LATER, VALUE
 from support.harness import MAP, Cluster, name_of
-
-VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"
 
 pytestmark = pytest.mark.rows("DU-29", "DU-30")
 

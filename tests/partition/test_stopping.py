@@ -13,37 +13,14 @@ from phalanx.wire.messages import CopyChunk, CopyStart, StopOrder
 from phalanx.wire.restart_events import PartitionsDormant
 from phalanx.wire.table_events import MigrationStarted
 from phalanx.wire.view_events import MemberRemoved
+from support.dormancy import LATER, VALUE, filled, owner_of, read
 from support.harness import Cluster
-
-VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"
-
-
-def filled(names: str, *rows: str, **settings: Any) -> Cluster:
-    """Each partition has one entry."""
-    c = Cluster(has_folders=True, seeds=names[0], partition_count=len(rows), **settings)
-    for name in names:
-        c.start(name)
-        c.advance(1_500)
-    c.assign(rows=rows)
-    for partition in range(len(rows)):
-        write(c, partition, VALUE)
-    return c
 
 
 def write(c: Cluster, partition: int, value: bytes) -> None:
     put = c.put(owner_of(c, partition), c.key(partition), value)
     c.advance(500)
     assert c.is_done(put)
-
-
-def owner_of(c: Cluster, partition: int) -> str:
-    owners = c.replicas(next(iter(c.nodes)), partition)[:1]
-    assert owners, f"partition {partition} has no owner"
-    return owners
-
-
-def read(c: Cluster, partition: int) -> bytes | None:
-    return c.get(owner_of(c, partition), c.key(partition))
 
 
 def stop(c: Cluster, names: str) -> None:

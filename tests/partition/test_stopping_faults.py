@@ -2,12 +2,13 @@
 
 import pytest
 
-from partition.test_stopping import LATER, VALUE, back, filled, lacking, owner_of, read, stop, write
+from partition.test_stopping import back, lacking, stop, write
 from phalanx.common.disk_state import DiskState
 from phalanx.machine.inputs import DiskChecked
 from phalanx.partition.coordinator.stopping_members import STOP_TOGETHER_MS, STOPS_AT_MOST_MS
 from phalanx.wire.messages import CopyChunk, LeaveRequest, StopCluster
 from phalanx.wire.table_events import MigrationStarted
+from support.dormancy import LATER, VALUE, filled, owner_of, read
 from support.harness import Cluster
 
 FAILED = DiskChecked(DiskState.FAILED, "data_dir /data: the sync of 1.log has failed: EIO")

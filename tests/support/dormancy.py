@@ -40,10 +40,14 @@ def back(c: Cluster, name: str) -> None:
     c.advance(3_000)
 
 
-def read(c: Cluster, partition: int) -> bytes | None:
+def owner_of(c: Cluster, partition: int) -> str:
     owner = c.replicas(next(iter(c.nodes)), partition)[:1]
     assert owner, f"partition {partition} has no owner"
-    return c.get(owner, c.key(partition))
+    return owner
+
+
+def read(c: Cluster, partition: int) -> bytes | None:
+    return c.get(owner_of(c, partition), c.key(partition))
 
 
 def dormant(c: Cluster, name: str) -> dict[int, str]:
