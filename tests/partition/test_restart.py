@@ -13,7 +13,8 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapChange, MapSettings
 from phalanx.common.quorum import QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.table import PartitionTable, TableRow, build_table
-from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart, positions_in
+from phalanx.partition.recovery.claims import positions_in
+from phalanx.partition.recovery.restart import VERSION_STEP, Restart, plan_restart
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 from support.harness import address, lone_id, name_of
 from support.masters import rows_of, slots_of, table_of

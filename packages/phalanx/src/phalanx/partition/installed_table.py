@@ -23,7 +23,7 @@ from phalanx.common.view import ViewId
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, RestartWaited, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
-from phalanx.partition.recovery.restart import positions_in
+from phalanx.partition.recovery.claims import positions_in
 from phalanx.wire.messages import (
     ActiveMigration,
     CompletedMigration,

@@ -2,7 +2,7 @@
 
 The last holder of a partition goes, and has it on its disk: then the partition is dormant, and nobody serves it. Members that
 have something of a dormant partition in their folders say so with each table that they acknowledge. The partition goes on when one of
-those that held it last is back and has all of it, by the rule of a restart (`recovery.restart`).
+those that held it last is back and has all of it, by the rule of a restart (`recovery.claims`).
 
 A holder whose process never ended has what it held among its orphaned replicas, and is to merge it: then the partition begins empty at
 that member, and gets all of it by the merge. Other orphaned replicas are taken where every holder is back, and has nothing:
@@ -24,8 +24,9 @@ from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.loss_records import LossRecords
 from phalanx.partition.coordinator.table_publication import LostRows, TablePublication
 from phalanx.partition.installed_table import InstalledTable
+from phalanx.partition.recovery.claims import Claims, choose_greatest, choose_row, has_later
 from phalanx.partition.recovery.repair import confirming_index
-from phalanx.partition.recovery.restart import VERSION_STEP, Claims, choose_greatest, choose_row, has_later
+from phalanx.partition.recovery.restart import VERSION_STEP
 from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.messages import GiveUpHolders, KeptReport, TableAck
 from phalanx.wire.restart_events import HoldersGivenUp, PartitionsWoken
