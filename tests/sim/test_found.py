@@ -258,6 +258,8 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
         (551, Profile.RESTART),  # a folder was copied, and its two members never met
         (581, Profile.RESTART),  # all of a log was in the sector that the disk forgot
         (627, Profile.RESTART),  # no operator started the process whose folder an empty partition waited for
+        (3475, Profile.OUTAGE),  # an operator accepted a view, and the side that had the majority came back later
+        (3621, Profile.OUTAGE),  # as 3475, and the other side was there before
     ],
 )
 def test_what_a_checker_took_for_a_violation_is_none(seed: int, profile: Profile) -> None:

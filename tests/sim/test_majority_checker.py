@@ -11,7 +11,7 @@ from phalanx.membership.views.removals import IT_LEFT
 from phalanx.node.node import Node
 from phalanx.wire.event import Event
 from phalanx.wire.join_events import Joined
-from phalanx.wire.view_events import MemberRemoved, ViewStable
+from phalanx.wire.view_events import MemberRemoved, ViewAccepted, ViewStable
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.majority_checker import MajorityChecker
@@ -42,6 +42,10 @@ class Checked:
 
     def stable(self, number: int, voters: str) -> None:
         self.tell("A", ViewStable(number, number, tuple(map(lone_id, voters))))
+
+    def accept(self, number: int, voters: str) -> None:
+        names = tuple(map(lone_id, voters))
+        self.tell(voters[0], ViewAccepted(number, names, "", "EL-63", number, names))
 
     def remove(self, member: str, reason: str) -> None:
         self.tell("A", MemberRemoved(lone_id(member), 3, reason, ""))
@@ -93,4 +97,29 @@ def test_only_the_vote_of_a_folder_that_was_copied_can_count_twice(is_copy: bool
     assert bool(c.found) != is_copy
     c.stable(4, "AB")
     c.stable(5, "D")
+    assert c.found
+
+
+@pytest.mark.parametrize(
+    ("number", "voters", "is_right"),
+    [(4, "AE", True), (4, "E", False), (3, "BCD", True), (9, "BCD", True), (4, "BC", False)],
+)
+def test_after_an_operator_has_accepted_a_view_what_is_stable_follows_it_or_the_views_before(
+    number: int, voters: str, *, is_right: bool
+) -> None:
+    """A alone is accepted, perhaps by mistake: B, C and D have the majority of the list before (DU-29)."""
+    c = Checked()
+    c.accept(3, "A")
+    c.stable(number, voters)
+    assert bool(c.found) != is_right
+    assert c.checker.counts()["stable views"] == 2
+
+
+def test_each_side_needs_the_majority_of_its_own_views_after_an_operator_has_accepted_one() -> None:
+    c = Checked()
+    c.accept(3, "A")
+    for number, voters in ((4, "AE"), (3, "BCD"), (5, "AEF"), (4, "BC")):
+        c.stable(number, voters)
+    assert not c.found
+    c.stable(6, "DA")  # one of two, and one of three
     assert c.found

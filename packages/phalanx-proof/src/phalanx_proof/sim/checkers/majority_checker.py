@@ -3,6 +3,9 @@
 It uses facts alone: who founded a cluster, who belongs to it, and which views were said to be stable. Facts can come late: a view
 that is found stable after one with a greater number takes its place before that one.
 
+An operator can accept a view while others have the majority, or get it later: then both sides serve (DU-29). So what follows can follow
+the views of either side, and a side needs the majority of its own.
+
 A folder that was copied, or put back, gives one vote to two processes. Members that meet both refuse one; where nobody does, the vote
 counts on two sides. That is not promised to be noticed (DU-22, DU-56), so such a vote is taken for one that is wherever it is needed.
 """
@@ -19,6 +22,9 @@ from phalanx.wire.view_events import MemberRemoved, ViewAccepted, ViewStable
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
+Line = dict[int, tuple[MemberId, ...]]
+"""Stable views, of which each follows the one before: number to voters."""
+
 
 class MajorityChecker(Checker):
     """Watches founders, admissions and stable views of all members."""
@@ -27,8 +33,8 @@ class MajorityChecker(Checker):
         self._findings = findings
         self._cluster_of: dict[MemberId, MemberId] = {}
         """Member to the founder of the cluster that admitted it."""
-        self._stable: dict[MemberId, dict[int, tuple[MemberId, ...]]] = {}
-        """Founder to the stable views of its cluster: number to voters."""
+        self._stable: dict[MemberId, list[Line]] = {}
+        """Founder to the stable views of its cluster: one line, and one for each view that an operator has accepted, the latest last."""
         self._said_at: dict[tuple[MemberId, int], Millis] = {}
         """Founder and number of a stable view, to when it was said first."""
         self._besides: dict[tuple[MemberId, ...], tuple[MemberId, ...]] = {}
@@ -44,7 +50,7 @@ class MajorityChecker(Checker):
         self._left: set[MemberId] = set()
         """Voters that have left in good order: their votes went to those that they left."""
         self._perhaps: dict[MemberId, dict[int, tuple[MemberId, ...]]] = {}
-        """As `_stable`, of views that a power cut can have taken from everybody: what follows can follow them, or those before."""
+        """Founder to views that a power cut can have taken from everybody: what follows can follow them, or those before."""
         self._checked = 0
 
     def counts(self) -> dict[str, int]:
@@ -72,8 +78,9 @@ class MajorityChecker(Checker):
         """Take views for perhaps forgotten that nobody has to know any more."""
         for founder, number in [each for each, at in self._said_at.items() if at >= since]:
             del self._said_at[founder, number]
-            if (voters := self._stable[founder].pop(number, None)) is not None:
-                self._perhaps.setdefault(founder, {})[number] = voters
+            for line in self._stable[founder]:
+                if (voters := line.pop(number, None)) is not None:
+                    self._perhaps.setdefault(founder, {})[number] = voters
 
     def founder_of(self, member: MemberId) -> MemberId | None:
         """Return who founded the cluster of a member; None: it is in none."""
@@ -83,7 +90,7 @@ class MajorityChecker(Checker):
         root = self._root_of.get(member, member)  # one that goes on alone has what its cluster has decided before
         founder = self._cluster_of.get(event.master, root)
         self._cluster_of[member] = founder
-        self._stable.setdefault(founder, {1: (member,)})
+        self._stable.setdefault(founder, [{1: (member,)}])
         log = getattr(self._nodes[member], "log", None)  # members of the release before have none
         if log is not None and log.store is not None and self._processes.setdefault(log.store, log) is not log:
             self._doubled.add(self._voter_of(member))
@@ -94,30 +101,39 @@ class MajorityChecker(Checker):
     def _on_stable(self, member: MemberId, event: ViewStable, now: Millis) -> None:
         # One that goes on alone, and had the majority alone, says so before it says that it has joined.
         founder = self._cluster_of.get(member) or self._root_of.get(member, member)
-        known = self._stable.setdefault(founder, {})
-        before = max((number for number in known if number < event.number), default=None)
-        after = min((number for number in known if number > event.number), default=None)
+        lines = self._stable.setdefault(founder, [{}])
         self._checked += 1
         self._besides[event.voters] = event.besides
         self._said_at.setdefault((founder, event.number), now)
-        other = known.setdefault(event.number, event.voters)
-        if other != event.voters and self._doubled.isdisjoint(set(event.voters).intersection(other)):
-            self._say(now, f"{event.voters} and {other} are both number {event.number}")
-        for earlier, later in ((before, event.number), (event.number, after)):
-            if earlier is None or later is None or self._follows(known[later], known[earlier]):
+        wrong = [self._what_is_wrong(event, line, self._perhaps.get(founder, {})) for line in lines]
+        if all(wrong):
+            self._findings.add(now, "each stable view has the majority of the one before it", wrong[-1])
+        for line, text in zip(lines, wrong, strict=True):
+            if not text or all(wrong):
+                line.setdefault(event.number, event.voters)
+
+    def _what_is_wrong(self, event: ViewStable, line: Line, perhaps: Line) -> str:
+        """Say why a stable view does not follow those of a line, or these do not follow it; empty: they do."""
+        number, voters = event.number, event.voters
+        other = line.get(number, voters)
+        if other != voters and self._doubled.isdisjoint(set(voters).intersection(other)):
+            return f"{voters} and {other} are both number {number}"
+        before = max((each for each in line if each < number), default=None)
+        after = min((each for each in line if each > number), default=None)
+        of = {**line, number: other}
+        for earlier, later in ((before, number), (number, after)):
+            if earlier is None or later is None or self._follows(of[later], of[earlier]):
                 continue
-            between = [v for n, v in self._perhaps.get(founder, {}).items() if earlier < n < later]
-            if not any(self._follows(known[later], each) and self._follows(each, known[earlier]) for each in between):
-                self._say(now, f"{known[later]} ({later}) has no majority of {known[earlier]} ({earlier})")
+            between = [v for n, v in perhaps.items() if earlier < n < later]
+            if not any(self._follows(of[later], each) and self._follows(each, of[earlier]) for each in between):
+                return f"{of[later]} ({later}) has no majority of {of[earlier]} ({earlier})"
+        return ""
 
     def _on_accepted(self, member: MemberId, event: ViewAccepted) -> None:
-        """Compare only what follows with the view that an operator has accepted, even by mistake."""
+        """Begin another line with the view that an operator has accepted, even by mistake."""
         founder = self._cluster_of.get(member) or self._root_of.get(member, member)
-        self._stable[founder] = {event.number: event.voters}
+        self._stable.setdefault(founder, []).append({event.number: event.voters})
         self._besides[event.voters] = tuple(each for each in event.members if each not in event.voters)
-
-    def _say(self, now: Millis, text: str) -> None:
-        self._findings.add(now, "each stable view has the majority of the one before it", text)
 
     def _follows(self, voters: tuple[MemberId, ...], of: tuple[MemberId, ...]) -> bool:
         present = voters + self._besides.get(voters, ())
