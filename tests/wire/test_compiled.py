@@ -283,6 +283,7 @@ def test_no_item_is_read_beyond_the_bytes(data: bytes, sizes: int, begin: int, m
 @pytest.mark.parametrize("wrong", ["text", None, 5, bytearray(b"key")])
 def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
     calls: list[Callable[[], object]] = [
+        lambda: FUNCTIONS.partition_of(wrong, 271),
         lambda: FUNCTIONS.partitions_of([wrong], 271, 1),
         lambda: FUNCTIONS.pack_rows([wrong], [b""]),
         lambda: FUNCTIONS.sizes_of([wrong]),
@@ -302,6 +303,8 @@ def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
             call()
     with pytest.raises(ZeroDivisionError):
         FUNCTIONS.partitions_of([b"key"], 0, 1)
+    with pytest.raises(ZeroDivisionError):
+        FUNCTIONS.partition_of(b"key", 0)
 
 
 @compiled_only
@@ -327,6 +330,7 @@ def test_nothing_is_kept() -> None:
         values.values_from_data(stored)
         values.entries_from_data(texts[:302], [*stored[:301], None])
         hashing.partitions_of(keys, 271)
+        hashing.partition_of(keys[0], 271)
         packed = rows.pack_rows(stored, stored)
         rows.unpack_rows(packed, 0, b"stamp")
         rows.without_prefixes([*stored, None], 3)

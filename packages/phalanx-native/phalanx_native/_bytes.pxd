@@ -84,7 +84,7 @@ cdef inline uint32_t finished(uint32_t state, uint32_t size) noexcept:
     return state ^ state >> 16
 
 
-cdef inline uint32_t partition_of(const uint8_t* payload, Py_ssize_t size, uint32_t count, uint32_t seed) noexcept:
+cdef inline uint32_t partition_of_payload(const uint8_t* payload, Py_ssize_t size, uint32_t count, uint32_t seed) noexcept:
     cdef int64_t hashed = <int64_t><int>finished(murmur3(payload, size, seed), <uint32_t>size)
     return <uint32_t>((-hashed if hashed < 0 else hashed) & 0x7FFFFFFF) % count
 

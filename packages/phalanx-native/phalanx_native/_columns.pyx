@@ -12,7 +12,7 @@ from phalanx_native._bytes cimport (
     TYPE_ID_BYTES,
     big_at,
     data_of,
-    partition_of,
+    partition_of_payload,
     put_big,
     put_item_of_row,
     put_little,
@@ -67,7 +67,7 @@ def pack_by_partition(
             raise MemoryError()
         for row in range(many):
             size = max(key_ends[row + 1] - key_ends[row] - TYPE_ID_BYTES, 0)
-            partitions[row] = partition_of(keys + key_ends[row] + TYPE_ID_BYTES, size, partition_count, seed)
+            partitions[row] = partition_of_payload(keys + key_ends[row] + TYPE_ID_BYTES, size, partition_count, seed)
             part = parts + partitions[row]
             part.many += 1
             part.key_bytes += key_ends[row + 1] - key_ends[row]

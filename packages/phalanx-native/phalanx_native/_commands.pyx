@@ -21,7 +21,7 @@ from phalanx_native._bytes cimport (
     HEAD_BYTES,
     TYPE_ID_BYTES,
     data_of,
-    partition_of,
+    partition_of_payload,
     put_big,
 )
 from phalanx_native._stores cimport Py_TYPE, PyDict_GetItemWithError, Stores, is_empty, is_true, slot
@@ -299,7 +299,7 @@ cdef class Commands(Stores):
         list log_values,
     ) except *:
         cdef bytes key = bytes_data(words.at[1], words.size[1], 0)
-        partition[0] = partition_of(
+        partition[0] = partition_of_payload(
             data_of(key) + TYPE_ID_BYTES, PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, <uint32_t>len(owned), seed
         )
         cdef PyObject *holder = <PyObject*>PyList_GET_ITEM(owned, partition[0])

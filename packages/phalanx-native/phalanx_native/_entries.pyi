@@ -3,6 +3,7 @@ from typing import Any
 
 INTERFACE: int
 
+def partition_of(key_data: bytes, partition_count: int) -> int: ...
 def partitions_of(keys_data: Sequence[bytes], partition_count: int, seed: int) -> list[int]: ...
 def group_by_owner(
     keys: Sequence[bytes], values: Sequence[bytes], owner_of: Sequence[int], seed: int

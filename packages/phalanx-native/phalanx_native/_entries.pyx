@@ -27,7 +27,7 @@ from phalanx_native._bytes cimport (
     big_at,
     data_of,
     little_at,
-    partition_of,
+    partition_of_payload,
     put_big,
     put_item,
     put_item_of_row,
@@ -41,8 +41,18 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object)
     int64_t PyLong_AsLongLongAndOverflow(object, int*) except? -1
 
-INTERFACE = 9
+INTERFACE = 10
 """Counts up with every change that the callers in `phalanx` must know of."""
+cdef enum:
+    HASH_SEED = 0x01000193  # of `phalanx.codec.hashing`: a call for a single key is too short to hand it over
+
+
+def partition_of(bytes key_data not None, uint32_t partition_count):
+    """The partition of a serialised key: `phalanx.codec.hashing.partition_of`."""
+    if not partition_count:
+        raise ZeroDivisionError("there are no partitions")
+    cdef Py_ssize_t size = max(PyBytes_GET_SIZE(key_data) - TYPE_ID_BYTES, 0)
+    return partition_of_payload(data_of(key_data) + TYPE_ID_BYTES, size, partition_count, HASH_SEED)
 
 
 def partitions_of(keys_data, uint32_t partition_count, uint32_t seed):
@@ -56,7 +66,7 @@ def partitions_of(keys_data, uint32_t partition_count, uint32_t seed):
     for place in range(many):
         key = <bytes?>keys[place]
         size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
-        put_item(found, place, partition_of(data_of(key) + TYPE_ID_BYTES, size, partition_count, seed))
+        put_item(found, place, partition_of_payload(data_of(key) + TYPE_ID_BYTES, size, partition_count, seed))
     return found
 
 
@@ -124,7 +134,7 @@ def group_by_owner(keys, values, owner_of, uint32_t seed):
         for place in range(many):
             key = <bytes?>own[place]
             size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
-            partition = partition_of(data_of(key) + TYPE_ID_BYTES, size, <uint32_t>count, seed)
+            partition = partition_of_payload(data_of(key) + TYPE_ID_BYTES, size, <uint32_t>count, seed)
             number = group_at[partition]
             if number < 0:
                 number = group_at[partition] = known.setdefault(owners[partition], len(groups))

@@ -15,7 +15,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from phalanx_native._bytes cimport LONGEST, NUMBER_BYTES, TYPE_ID_BYTES, data_of, little_at, partition_of
+from phalanx_native._bytes cimport LONGEST, NUMBER_BYTES, TYPE_ID_BYTES, data_of, little_at, partition_of_payload
 from phalanx_native._stores cimport Py_TYPE, PyDict_GetItemWithError, Replicas, is_true, offset_of, set_number, slot
 
 cdef enum:
@@ -254,7 +254,7 @@ cdef class Follower(Replicas):
             at = rows.keys
             for place in range(rows.many):
                 key_size = little_at(rows.sizes + NUMBER_BYTES * place)
-                partition = partition_of(at + TYPE_ID_BYTES, max(key_size - TYPE_ID_BYTES, 0), <uint32_t>count, seed)
+                partition = partition_of_payload(at + TYPE_ID_BYTES, max(key_size - TYPE_ID_BYTES, 0), <uint32_t>count, seed)
                 if not self.find(replicas, copies, partition, name, targets + 4 * place):
                     return False
                 at += key_size

@@ -18,7 +18,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
-from phalanx_native._bytes cimport TYPE_ID_BYTES, data_of, partition_of, put_item
+from phalanx_native._bytes cimport TYPE_ID_BYTES, data_of, partition_of_payload, put_item
 
 cdef extern from "structmember.h":
     ctypedef struct PyMemberDef:
@@ -112,7 +112,7 @@ cdef class Stores(Replicas):
             key = <bytes?>keys[place]
             size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
             holders[place] = <PyObject*>PyList_GET_ITEM(
-                owned, partition_of(data_of(key) + TYPE_ID_BYTES, size, count, seed)
+                owned, partition_of_payload(data_of(key) + TYPE_ID_BYTES, size, count, seed)
             )
             prefetch(holders[place])
             prefetch(slot(holders[place], self.replica))

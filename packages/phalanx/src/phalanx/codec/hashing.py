@@ -36,6 +36,11 @@ def partition_of(key_data: bytes, partition_count: int) -> int:
     return (abs(mmh3_32_sintdigest(key_data[4:], HASH_SEED)) & _POSITIVE) % partition_count
 
 
+if NATIVE is not None:
+    # In the place of the function, and not called by it: each get and put asks, and one more call costs as much as the hash.
+    partition_of = NATIVE.partition_of
+
+
 def children_of(partition: int, partition_count: int, former_count: int) -> range:
     """Return the partitions, of `partition_count`, into which one partition of `former_count` ones was divided.
 

@@ -10,12 +10,15 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 9
+INTERFACE = 10
 """The number of what `phalanx-native` contains; a package with another number is not used."""
 
 
 class NativeCodec(Protocol):
     """The native functions of this package."""
+
+    def partition_of(self, key_data: bytes, partition_count: int) -> int:
+        """Compute the partition of a key: native version of `codec.hashing.partition_of`, with its seed."""
 
     def partitions_of(self, keys_data: Sequence[bytes], partition_count: int, seed: int) -> list[int]:
         """Compute the partition of each key: native version of `codec.hashing.partitions_of`."""
