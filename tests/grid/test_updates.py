@@ -28,7 +28,8 @@ NAN = Decimal("NaN")
 def change(name: str, value: object, *arguments: object) -> tuple[Any, Any]:
     """What the key has then (an `Effect`, or a value), and what the caller gets."""
     data = None if value is NONE else to_data(value)
-    then, result = apply_function(BUILT_IN, name, data, [to_data(each) for each in arguments])
+    made = apply_function(BUILT_IN, name, data, [to_data(each) for each in arguments])
+    then, result = made.then, made.result
     return then if isinstance(then, Effect) else from_data(then), None if result is None else from_data(result)
 
 
@@ -145,14 +146,14 @@ def test_nothing_that_a_stranger_sends_is_an_error_of_ours(name: str, data: st.D
     value = data.draw(broken | st.none())
     raised = None
     try:
-        then, result = apply_function(BUILT_IN, name, value, arguments)
+        made = apply_function(BUILT_IN, name, value, arguments)
     except Exception as error:
         raised = error
     if raised is not None:
         assert isinstance(raised, UpdateRefused), repr(raised)
         return
-    assert isinstance(then, bytes | Effect)
-    assert result is None or isinstance(result, bytes)
+    assert isinstance(made.then, bytes | Effect)
+    assert made.result is None or isinstance(made.result, bytes)
 
 
 def test_a_patch_as_deep_as_values_may_be_is_merged() -> None:

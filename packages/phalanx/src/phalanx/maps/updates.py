@@ -113,6 +113,10 @@ def _number_data(number: object, what: str) -> bytes:
 
 def numbers_data(by: object, initial: object) -> list[bytes]:
     """Return the arguments of an increment, serialised. Raises `UsageError` unless they are numbers; `initial` can be None."""
+    if type(by) is type(initial) is int and initial == 0 <= by < len(
+        _SMALL
+    ):  # what counters do, without two calls more
+        return [_SMALL[by], _SMALL[0]]
     return [_number_data(by, "by"), to_data(None) if initial is None else _number_data(initial, "initial")]
 
 

@@ -222,10 +222,11 @@ class KeyUpdates:
             self._idempotency.answer_unchanged(call, ValueReply(request.id, FALSE), FALSE)
             return
         try:
-            then, result = self._evaluator.apply(request.map, request.function, present, request.arguments)
+            made = self._evaluator.apply(request.map, request.function, present, request.arguments)
         except UpdateRefused as refusal:
             self._evaluator.refuse(call, refusal)
             return
+        then, result = made.then, made.result
         reply = ValueReply(request.id, result)
         if then is Effect.UNCHANGED:
             if store is not None and store.idle:

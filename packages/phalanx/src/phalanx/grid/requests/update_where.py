@@ -191,7 +191,7 @@ class SliceMaker:
         """Return what the function makes of a value; what it refuses stays unchanged, and is noted."""
         request, limit = call.request, self._config.max_value_bytes
         try:
-            then, _ = self._evaluator.apply(request.map, request.function, value, request.arguments)
+            then = self._evaluator.apply(request.map, request.function, value, request.arguments).then
         except UpdateRefused as refusal:
             self._evaluator.note(type(request).__name__, refusal, call.now)
             failed.append((key, str(refusal)))

@@ -6,6 +6,8 @@ import enum
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
+
 
 class Effect(enum.Enum):
     """What becomes of the key, unless it gets a value."""
@@ -15,7 +17,7 @@ class Effect(enum.Enum):
     REMOVED = enum.auto()
 
 
-class Updated(NamedTuple):
+class Updated(msgspec.Struct, frozen=True, gc=False):
     """What a function makes of a value."""
 
     then: bytes | Effect
