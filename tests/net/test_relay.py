@@ -1,7 +1,6 @@
 """A stranger without the secret who listens where somebody dials, and passes the greeting on to a member."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import phalanx
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address
 from phalanx.net.secret import SECRET_FILE_VARIABLE
-from support.processes import Cluster
+from support.processes import Cluster, free_port
 from support.relays import Forwarder, Relay
 from support.secret_members import (
     DEADLINE_S,
@@ -183,8 +182,7 @@ def test_a_mapped_port_takes_a_word_of_the_operator(tmp_path: Path) -> None:
     file.chmod(0o600)
 
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         async with Forwarder(f"127.0.0.1:{port}") as mapped:
             async with members(1, port=port):
                 for ask in (by_asyncio, by_blocking):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret
 from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
 from phalanx.wire.messages import GetMembers, Message, Put
+from support.processes import free_port
 from support.relays import Relay
 from support.secret_members import (
     DEADLINE_S,
@@ -142,8 +142,7 @@ def test_what_was_done_to_records_is_noticed(how: str, caplog: pytest.LogCapture
     """By somebody through whom a connection goes, and whom the operator has allowed: the greeting is honest."""
 
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         known = f"127.0.0.1:{port}"
         async with members(1, also_known_as=(known,)) as (member,):
             await member.map("m").put_all(ENTRIES)
@@ -182,8 +181,7 @@ def test_who_may_pass_connections_on_says_nothing_in_the_place_of_others() -> No
     """The greeting goes through as the operator has allowed. To keep the connection gains nothing."""
 
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            known = f"127.0.0.1:{free.getsockname()[1]}"
+        known = f"127.0.0.1:{free_port()}"
         async with members(1, also_known_as=(known,)) as (member,), Relay(member.address, at=known) as relay:
             await member.map("m").put_all(ENTRIES)
             with pytest.raises(ConnectError):
@@ -225,8 +223,7 @@ def test_a_reply_that_was_changed_is_not_believed(
         return [record]
 
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         known = f"127.0.0.1:{port}"
         async with members(1, also_known_as=(known,)) as (member,):
             await member.map("m").put_all(ENTRIES)

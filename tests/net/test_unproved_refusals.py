@@ -6,7 +6,6 @@ One that is proved is believed, as every refusal is where there is no secret.
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from phalanx.net.greeting import Accepting, Connecting
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder
 from phalanx.wire.messages import Challenge, Proof, Refused
+from support.processes import free_port
 from support.secret_members import HASTY, SECRET, members, told, until
 
 OTHER = "the secret of another cluster"
@@ -104,8 +104,7 @@ def test_a_wrong_secret_is_told_at_once_and_in_the_end(caplog: pytest.LogCapture
 
 def test_a_first_seed_with_a_wrong_secret_forms_no_cluster_beside_the_one_that_there_is() -> None:
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         async with members(1) as (one,):
             seeds = (f"127.0.0.1:{port}", one.address)
             with pytest.raises(phalanx.JoinFailed, match="has another secret"):

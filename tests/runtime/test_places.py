@@ -4,7 +4,6 @@ import asyncio
 import errno
 import logging
 import resource
-import socket
 import time
 import uuid
 from typing import Any
@@ -28,7 +27,7 @@ from phalanx.runtime.member import Member
 from phalanx.runtime.process.processes import PHALANX
 from phalanx.runtime.settings.config import Config
 from phalanx.wire.messages import GetMembers, Refused, Welcome
-from support.processes import Cluster, wait_for
+from support.processes import Cluster, free_port, wait_for
 from support.raw_peers import RawPeer
 
 # --- how descriptors are divided --------------------------------------------------------------------------------------
@@ -282,9 +281,7 @@ def test_idle_strangers_do_not_keep_a_member_from_joining(few_waiting_places: in
     """A member without a list cannot tell who is a member: the one that it wants to join finds a place all the same."""
 
     async def run() -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            seed = f"127.0.0.1:{free.getsockname()[1]}"
+        seed = f"127.0.0.1:{free_port()}"
         two = Member(phalanx.Config(port=0, cluster="test", seeds=(Address(seed),), join_attempts=20))
         joining = asyncio.create_task(two.start())
         await asyncio.to_thread(wait_for, lambda: two.own_addresses, "it listens")

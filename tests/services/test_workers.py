@@ -18,6 +18,9 @@ from pathlib import Path
 import pytest
 
 import phalanx
+from phalanx.client.ask import Inquirer
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import Address, address_of
 from support.processes import free_port, free_ports, wait_for
 
 HERE = Path(__file__).parent
@@ -115,7 +118,24 @@ def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
     return [int(pid) for pid in children if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-@pytest.mark.timeout(SECONDS + 180)
+def is_whole(seeds: list[str], cluster: str) -> bool:
+    """Whether all members know the same members and partition table, and hold all replicas, so that one of them can crash."""
+    known, views, tables = set(), set(), set()
+    for address in seeds:
+        try:
+            with Inquirer(Address(address), cluster=cluster) as asked:
+                says = asked.safety()
+        except UnavailableError:
+            continue
+        if says.lacking or says.unconfirmed or says.migrating or says.suspected:
+            return False
+        known.add(address)
+        views.add(says.view)
+        tables.add(says.table_version)
+    return len(views) == len(tables) == 1 and {address_of(each) for each in views.pop().members} == known
+
+
+@pytest.mark.timeout(SECONDS + 270)
 @pytest.mark.parametrize(
     "server", [pytest.param(each, marks=pytest.mark.long) if each == "gunicorn" else each for each in SERVERS]
 )
@@ -136,9 +156,13 @@ def test_workers_that_are_killed_lose_and_mix_up_nothing(server: str, tmp_path: 
         for caller in callers:
             caller.start()
         draw, killed = random.Random(server), 0
+        first = int(env["PORTS"].partition("-")[0])
+        seeds = [f"127.0.0.1:{each}" for each in range(first, first + 20)]
         ends_at = time.monotonic() + SECONDS
         while time.monotonic() < ends_at - KILL_EVERY_S:
             time.sleep(KILL_EVERY_S)
+            # A second crash before the copies of the first are there loses what both held, as it should.
+            wait_for(lambda: is_whole(seeds, env["CLUSTER"]), "every partition has its backup", 90)
             with suppress(ProcessLookupError):
                 os.kill(draw.choice(workers_of(process)), signal.SIGKILL)
                 killed += 1
@@ -147,8 +171,6 @@ def test_workers_that_are_killed_lose_and_mix_up_nothing(server: str, tmp_path: 
         for caller in callers:
             caller.join(90)
         assert not any(caller.is_alive() for caller in callers)
-        first = int(env["PORTS"].partition("-")[0])
-        seeds = [f"127.0.0.1:{each}" for each in range(first, first + 20)]
         with phalanx.Client(seeds, cluster=env["CLUSTER"]) as client:
             sums = client.map("counts").get_all([caller.name for caller in callers])
             found = len(client.members().view.members)

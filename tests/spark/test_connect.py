@@ -16,7 +16,7 @@ from phalanx.client.ask import Inquirer
 from phalanx.common.map_settings import JournalSettings, MapChange
 from spark.drivers import spark_home
 from spark.standalone import SMALL
-from support.processes import Cluster, wait_for
+from support.processes import Cluster, free_port, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -29,9 +29,7 @@ ROWS = 200
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of Spark Connect, as `sbin/start-connect-server.sh` starts it: where it listens."""
     folder = tmp_path_factory.mktemp("server")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,

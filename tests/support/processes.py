@@ -13,8 +13,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,8 @@ from phalanx.runtime.process.processes import PHALANX, MemberProcess, start_memb
 from phalanx.wire.messages import TableReply
 
 T = TypeVar("T")
+PORTS = 12_000
+"""Ports from 20,000 on that tests take."""
 DEADLINE_S = 30.0
 
 
@@ -55,23 +57,36 @@ def wait_for(
         pause_s = min(1.2 * pause_s, 0.2)  # whoever is asked all the time has less time to do what is waited for
 
 
+def _walk_ports() -> Iterator[int]:
+    """Yield ports below those that the system gives to connections, from a place of this process's own.
+
+    None is given twice within a minute, so that no two tests choose the same one, in this process or, where others run beside it, in two.
+    """
+    first = os.getpid() * 97
+    for step in count():
+        yield 20_000 + (first + step) % PORTS
+
+
+_PORTS = _walk_ports()
+
+
 def free_port() -> int:
-    """A port of 127.0.0.1 at which nobody listens now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port of 127.0.0.1 at which nobody listens now, and that the system gives to no connection."""
+    return int(free_ports(1).partition("-")[0])
 
 
-def free_ports(count: int) -> str:
-    """A range of so many ports at which nobody listens now, below those that the system gives to connections."""
-    for first in range(20_000 + os.getpid() % 500 * 20, 32_000, count):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return f"{first}-{first + count - 1}"
+def free_ports(many: int) -> str:
+    """A range of so many such ports."""
+    found: list[int] = []
+    for port in islice(_PORTS, PORTS):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            found = []
+            continue
+        found = [*found, port] if found and port == found[-1] + 1 else [port]
+        if len(found) == many:
+            return f"{found[0]}-{found[-1]}"
     raise AssertionError("no free range of ports")
 
 
