@@ -278,7 +278,9 @@ class Rebalancer:
             self._divide(now)
         if self._replan_reason:
             self._plan(now)
-        if not self._split_to:
+        # 1. A, the master, is asked to divide the partitions. 2. B ends, and its partitions wait for its folder. 3. A is to leave. Did
+        # nothing move before the division, A would stay for ever, and B cannot come back to a master that leaves.
+        if not self._split_to or self._publication.table.dormant:
             self._start_migrations(now)
         self.redundancy.note(now)
         self._disks.note(self._publication.table)
