@@ -12,7 +12,7 @@ from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.quorum import QuorumRecord, QuorumView
 from phalanx.common.table import unassigned_table
 from phalanx.disk.replay import Replay
-from phalanx.disk.restoring import Restoration, disown, restore
+from phalanx.disk.restoring import Restoration, note_repair, restore
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import positions_of
@@ -28,8 +28,10 @@ from phalanx.wire.disk_records import (
     DiskRecord,
     EpochBegun,
     IncarnationEnded,
+    KnownCluster,
     LogRecord,
     ReplicasDivided,
+    SegmentStart,
     TableRecord,
     ViewRecord,
 )
@@ -97,19 +99,51 @@ def test_whoever_left_has_neither_data_nor_a_vote_and_knows_whom_it_left() -> No
     assert told == []
 
 
-@pytest.mark.parametrize("end", ["crash", "repair", "leave", "leave with data"])
+@pytest.mark.parametrize("end", ["crash", "cut", "disk failed", "leave", "leave with data"])
 def test_only_a_master_that_was_one_to_the_end_has_the_votes_of_those_that_left(end: str) -> None:
-    """DU-61: one that has left has handed them over, and one whose log was cut off can have done so."""
+    """DU-60, DU-61: one that has left has handed them over, and one whose log ends too early can have done so."""
     voters = QuorumView(1, 1, A, (A, lone_id("B"), lone_id("C")))
     footing = QuorumRecord(A, voters, 0, left=(lone_id("B"), lone_id("C")))
     ends = {"leave": (ClusterLeft(),), "leave with data": (ClusterLeft(keeps=True),)}.get(end, ())
     replay = replay_of(ViewRecord(lone_view("A", 2), footing, A, A), *HELD[1:], *ends)
-    if end == "repair":
-        disown(replay, member_id(address("A"), "stranger"))
+    if end in ("cut", "disk failed"):
+        note_repair(replay, begun(2), "s", repaired=2, cut=2 if end == "cut" else 0)
     history = found(replay).carried.memory
     assert history is not None
     assert history.footing.left == (footing.left if end == "crash" else ())
     assert (history.voter == A) == (end == "crash")
+
+
+def begun(start: int) -> SegmentStart:
+    return SegmentStart(1, "s", start, 1, 1, None, "test", A, "boot", "", 9, KnownCluster())
+
+
+@pytest.mark.parametrize("cut", [0, 2])
+def test_a_repaired_folder_votes_for_nobody_who_has_had_a_vote_and_a_cut_one_holds_nothing(cut: int) -> None:
+    """DU-60, DU-61: what it held when its disk failed is there; who knows of its vote in stable views sees that it is another one now."""
+    replay = replay_of(*HELD)
+    assert note_repair(replay, begun(2), "s", repaired=2, cut=cut)
+    first, _ = restored(replay)
+    assert first is not None
+    read = first.kept.restored
+    assert read is not None
+    assert read.side.history.voter == first.carried.voter == member_id(address("A"), "repaired-s-2")
+    assert (A in read.side.formers) == (cut == 0)
+    assert (A in read.side.incarnations) == (cut == 0)
+    again = replay_of(*HELD)
+    assert note_repair(again, begun(3), "s", repaired=3, cut=cut)
+    second, _ = restored(again)
+    assert second is not None
+    assert second.carried.voter != first.carried.voter, "a folder can be repaired again"
+
+
+def test_who_has_started_since_a_repair_keeps_the_vote_that_it_has() -> None:
+    replay = replay_of(*HELD)
+    assert not note_repair(replay, begun(3), "s", repaired=2, cut=2)
+    assert not note_repair(replay, None, "s", repaired=2, cut=2)
+    restoration, _ = restored(replay)
+    assert restoration is not None
+    assert restoration.carried.voter == A
 
 
 def test_behind_an_incarnation_that_ended_there_are_no_replicas_but_a_vote() -> None:

@@ -76,6 +76,22 @@ def test_the_vote_is_gone_also_where_only_a_view_that_may_be_stable_knows_better
     assert dict(planned(knows, side("C", table, 0, start=3, view=open_view.stable)).without_vote) == {back("C"): 4}
 
 
+def failed(name: str, table: PartitionTable, seq: int) -> StoredSide:
+    """What a folder gives whose disk has failed."""
+    had = side(name, table, seq)
+    history = VoterHistory(member_id(address(name), "repaired-s-4"), had.history.footing)
+    return msgspec.structs.replace(had, history=history, incarnations=(lone_id(name),))
+
+
+def test_a_folder_whose_disk_has_failed_has_no_vote() -> None:
+    """DU-60: its member has taken part in views since, and has perhaps left."""
+    table = table_of("AB")
+    plan = planned(side("A", table, 9), failed("B", table, 9))
+    assert plan.lacks_majority
+    assert names(plan.absent_voters) == "BC"
+    assert not planned(side("A", table, 9), side("B", table, 9)).lacks_majority
+
+
 # --- replicas ----------------------------------------------------------------------------------------------------------
 
 
@@ -138,3 +154,14 @@ def test_the_master_says_once_whose_folder_is_old() -> None:
         assert machine.consider(sides, now) is None
     told = [each.event for each in context.out.take() if isinstance(each, Record)]
     assert [each for each in told if isinstance(each, FolderIsOld)] == [FolderIsOld(back("C"), 3, 4)]
+
+
+def test_what_is_in_a_folder_whose_disk_has_failed_rules_only_where_nobody_else_comes() -> None:
+    """DU-60: 1. B's disk fails. 2. A acknowledges writes without it. 3. All end, and A is late."""
+    table = table_of("AB")
+    late = planned(side("C", table, 0), failed("B", table, 7))
+    assert {partition: names(of) for partition, of in late.lacking.items()} == {0: "AB"}
+    assert rows(planned(side("A", table, 9), side("C", table, 0), failed("B", table, 7)))[0].startswith("A")
+    both = planned(failed("A", table, 9), side("C", table, 0), failed("B", table, 7))
+    assert not both.lacking
+    assert rows(both)[0].startswith("A")

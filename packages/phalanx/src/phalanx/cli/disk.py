@@ -159,14 +159,16 @@ def repair(
     console().print(
         EscapedText(f"✓ members start again with {done.log.path}: {restart_in_words(report)}"), soft_wrap=True
     )
-    if done.set_aside:
-        console().print(
-            EscapedText(
-                f"! at least {counted(done.lost, 'record')} are not used: they stay in {done.set_aside} until phalanx disk drop. A "
-                "cluster in which the member alone is goes on when you say so: phalanx members --accept-as-stable"
-            ),
-            soft_wrap=True,
-        )
+    not_used = (
+        f"at least {counted(done.lost, 'record')} are not used: they stay in {done.set_aside} until phalanx disk drop. "
+    )
+    console().print(
+        EscapedText(
+            f"! {not_used if done.set_aside else ''}Its member has no vote: without the majority of the others a cluster goes on when you say "
+            "so: phalanx members --accept-as-stable"
+        ),
+        soft_wrap=True,
+    )
 
 
 @app.command(name="drop")

@@ -8,14 +8,14 @@ import msgspec
 
 from phalanx.common.clock import COUNTER_BITS, ClockStart
 from phalanx.common.former_incarnation import FormerIncarnation
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, address_of, member_id
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
 from phalanx.common.restored_cluster import is_restored
 from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import RestoredReplicas, positions_of
-from phalanx.wire.disk_records import CopyDropped, IncarnationEnded, LogRecord
+from phalanx.wire.disk_records import CopyDropped, IncarnationEnded, LogRecord, SegmentStart
 from phalanx.wire.table_messages import StoredSide
 
 
@@ -69,16 +69,42 @@ def restore_as(
     return restoration._replace(past=msgspec.structs.replace(restoration.past, members=()))
 
 
+def note_repair(replay: Replay, newest: SegmentStart | None, store: str, repaired: int, cut: int) -> bool:
+    """Take from a log what an operator's repair leaves in doubt. Return whether there is such.
+
+    `newest`: the last start that has written it. `repaired`, `cut`: the last start before a repair, and before one that cut it off.
+    """
+    if newest is None or newest.start > repaired:
+        return False
+    # A folder can be repaired again: nobody has voted by this name before.
+    stranger = member_id(address_of(newest.member), f"repaired-{store}-{newest.start}")
+    (disown if newest.start <= cut else withdraw_vote)(replay, stranger)
+    return True
+
+
+def withdraw_vote(replay: Replay, stranger: MemberId) -> None:
+    """Take the vote from a log whose disk has failed: its member can have taken part in views since, or have left (DU-60).
+
+    1. The disk of A fails, and A hands over to B and C, and leaves. 2. Its folder tells of the list of A, B, C, D and E. 3. A comes back
+    to D and E, which are cut off: with A's vote they had the majority, as B and C have.
+
+    Rows name it as before: what it acknowledged before its disk failed is there.
+    """
+    known = replay.index.cluster
+    footing = msgspec.structs.replace(known.footing, left=()) if known.footing is not None else None
+    incarnations = tuple(dict.fromkeys([*known.incarnations, known.voter]))
+    replay.index.cluster = msgspec.structs.replace(known, voter=stranger, footing=footing, incarnations=incarnations)
+
+
 def disown(replay: Replay, stranger: MemberId) -> None:
     """Let a log count as that of a stranger: it was cut off before damage, so it does not know what its member promised since (DU-61).
 
     Then no row names it as a holder, and it has no vote, also none of those that left to it. Its replicas rule where nobody else is to
     come, or an operator says so.
     """
-    known = replay.index.cluster
-    footing = msgspec.structs.replace(known.footing, left=()) if known.footing is not None else None
+    withdraw_vote(replay, stranger)
     replay.index.cluster = msgspec.structs.replace(
-        known, voter=stranger, footing=footing, members=(stranger,), lacks_majority=True, incarnations=()
+        replay.index.cluster, members=(stranger,), lacks_majority=True, incarnations=()
     )
 
 

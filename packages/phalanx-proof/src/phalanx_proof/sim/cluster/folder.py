@@ -14,7 +14,7 @@ import msgspec
 
 from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import PhalanxError, UsageError
-from phalanx.common.ids import MemberId, Millis, address_of, member_id
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import known
 from phalanx.common.store import StoreStart
 from phalanx.disk.blocks import PAGE_BYTES, BlockTimes
@@ -22,7 +22,7 @@ from phalanx.disk.cutting import cut_at_damage
 from phalanx.disk.log_writer import LogOwner, LogWriter
 from phalanx.disk.reading import StartTimes, find_clock_start, replay_log
 from phalanx.disk.replay import Replay
-from phalanx.disk.restoring import Restoration, disown, restore
+from phalanx.disk.restoring import Restoration, note_repair, restore
 from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -106,8 +106,8 @@ class SimFolder(SimDisk):
         """Whether an operator uses what is before the damage, as far as that is complete."""
         self.has_failed = False
         """Whether its disk has failed, and no operator has said since that a process can start with it."""
-        self._cut_start = 0
-        """The last start that has written to it before it was cut where it was damaged; 0: it never was."""
+        self._cut_start = self._repaired_start = 0
+        """The last start that has written to it before it was cut where it was damaged, or repaired at all; 0: it never was."""
         self._rests_until = 0
         """No further copy to this disk is drawn before as many other records are written as the last long one had: with small chunks a
         member would do nothing else."""
@@ -161,6 +161,11 @@ class SimFolder(SimDisk):
     def holds_replicas(self) -> bool:
         """Whether a process that starts here brings back replicas, also such that it is to merge, and such that are empty."""
         return bool(self.replay.replicas or self.replay.orphaned.sides)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it was cut where it was damaged, and no process has started with it since."""
+        return 0 < self._cut_start == self._starts
 
     @property
     def holds_alone(self) -> bool:
@@ -317,6 +322,7 @@ class SimFolder(SimDisk):
         if self.has_failed:
             self.has_failed, self.differs, self.state = False, False, DiskState.OK
             self.gone_from = None
+            self._repaired_start = self._starts
             self._read_anew()
             return True
         cut = cut_at_damage(self._segments(self.files.latest()), self.store) if self.is_cut_where_hurt else None
@@ -326,7 +332,8 @@ class SimFolder(SimDisk):
         self.files = SectorDisk({number: bytes(content) for number, content in cut.segments.items()})
         self.written = {lsn: each for lsn, each in self.written.items() if lsn < end_lsn}
         self.watch = LogWatch(self.written)
-        self._cut_start, self._last_lsn = self._starts, end_lsn - 1
+        self._cut_start = self._repaired_start = self._starts
+        self._last_lsn = end_lsn - 1
         self.is_hurt, self._unreadable, self.synced_lsn = False, -1, 0
         self._read_anew()
         return True
@@ -337,9 +344,9 @@ class SimFolder(SimDisk):
         self.watch.begin_anew()
         self.move()
 
-    def disown(self, replay: Replay, member: MemberId) -> None:
-        """Let what was cut where it was damaged be that of a stranger. `member`: who has written it."""
-        disown(replay, member_id(address_of(member), f"repaired-{self.store.hex()}"))
+    def note_repair(self, replay: Replay, newest: SegmentStart | None) -> bool:
+        """Do what a start does with a log that an operator has repaired."""
+        return note_repair(replay, newest, self.store.hex(), self._repaired_start, self._cut_start)
 
     def hurt(self, what: str) -> None:
         """Let the disk forget something that was synced. No process runs. `what`: "bits", "sector" or "segment"."""
@@ -385,9 +392,7 @@ class SimFolder(SimDisk):
         image = self.files.latest()
         found, replay = self.read(image, at)
         self._judge(found, replay, at)
-        cut = found.newest if found.newest is not None and found.newest.start <= self._cut_start else None
-        if cut is not None:
-            self.disown(replay, cut.member)
+        is_repaired = self.note_repair(replay, found.newest)
         self._starts += 1
         store = StoreStart(self.store.hex(), self._starts)
         first = ReplicaLog(store=store)
@@ -399,8 +404,8 @@ class SimFolder(SimDisk):
         self._writer = LogWriter(owner, store, found, replay.index, DISK_LAG_MS)
         self.log = self._writer.log
         self._last_lsn = self.synced_lsn = self.known_lsn = self.log.last_lsn
-        if cut is not None:
-            self._expect_as_first(msgspec.structs.replace(cut, state=replay.index.cluster), shown)
+        if is_repaired and found.newest is not None:
+            self._expect_as_first(msgspec.structs.replace(found.newest, state=replay.index.cluster), shown)
         return restoration
 
     def _expect_as_first(self, start: SegmentStart, shown: Millis) -> None:

@@ -21,14 +21,14 @@ from typing import ClassVar, NamedTuple
 from phalanx.common.clock import GridClock
 from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import CorruptDataError, DiskLost, IndeterminateWrite, UnavailableError, UsageError
-from phalanx.common.ids import MemberId, Millis, address_of, member_id
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.store import StoreStart
 from phalanx.common.words import counted
 from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.log_writer import LogOwner, LogWriter
 from phalanx.disk.reading import DataTooLarge, StartTimes, find_clock_start, replay_log
 from phalanx.disk.replay import LogIsWrong, Replay
-from phalanx.disk.restoring import Restoration, disown, restore, restore_as
+from phalanx.disk.restoring import Restoration, note_repair, restore, restore_as
 from phalanx.disk.scanning import LogScan, TornTail, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -373,8 +373,7 @@ def _read(folder: DataFolder, cluster: str, may_hold: int, progress: ReadingProg
     at = StartTimes(boot_of(folder.store, found), int(time.time() * 1000), int(time.monotonic() * 1000))
     progress.begin(sum(each.end - each.start for each in found.extents))
     replay = replay_log(segments, store, found, at, may_hold, progress.note)
-    if found.newest is not None and found.newest.start <= folder.store.cut:
-        disown(replay, member_id(address_of(found.newest.member), f"repaired-{folder.store.store}"))
+    note_repair(replay, found.newest, folder.store.store, folder.store.repaired, folder.store.cut)
     first = ReplicaLog(store=_store_of(folder))
     clock, former, founder = find_clock_start(found, replay, at), folder.store.founder, folder.store.restored_founder
     if former:
