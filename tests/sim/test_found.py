@@ -257,6 +257,8 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
         (523, Profile.RESTART),  # one that has a folder that was moved leaves with its vote
         (551, Profile.RESTART),  # a folder was copied, and its two members never met
         (581, Profile.RESTART),  # all of a log was in the sector that the disk forgot
+        (1206, Profile.RESTART),  # no operator gave up a holder whose folder was cut where it was damaged
+        (3864, Profile.OUTAGE),  # as 627: the folder had not heard of its partitions
         (627, Profile.RESTART),  # no operator started the process whose folder an empty partition waited for
         (3475, Profile.OUTAGE),  # an operator accepted a view, and the side that had the majority came back later
         (3621, Profile.OUTAGE),  # as 3475, and the other side was there before
@@ -278,6 +280,20 @@ def test_who_came_to_a_waiting_cluster_has_no_settings_of_its_own_when_that_goes
     """1. A waits for B. C and D, which are new, join it, and A stops. 2. C leads D, and both have read nothing. 3. A and B come back: C had
     given D the settings that it was started with, in the version of those in the folders."""
     assert play(draw_options(429, Profile.OUTAGE)).events["ClusterRestarted"]
+
+
+@pytest.mark.rows("DU-32")
+def test_a_member_leaves_while_a_division_waits_for_dormant_partitions() -> None:
+    """1. The partitions are to be divided, and B ends: some wait for its folder. 2. A, the master, stops. 3. Nothing moved before the
+    division, so A stayed, and B could not come back, because A was to leave."""
+    assert play(draw_options(1317, Profile.RESTART)).events["PartitionsDormant"]
+
+
+@pytest.mark.rows("DU-60")
+def test_a_member_whose_disk_has_failed_and_that_has_left_does_not_vote_again() -> None:
+    """1. A's disk fails, and it takes part in a list without D, E and F. 2. A leaves B and C. 3. A's folder, which knows nothing of that, is
+    repaired, and its member comes to D, E and F: with its vote they had the majority of the list before, as B and C had that of theirs."""
+    assert play(draw_options(1063, Profile.RESTART)).faults["disk-fails"]
 
 
 @pytest.mark.rows("DU-38")

@@ -93,7 +93,8 @@ class Faults:
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
         if world.options.restarts:
             for host in down:
-                if host.folder is not None and host.folder.holds_replicas:
+                # A partition can wait for one that has not heard of its table before it ended.
+                if host.folder is not None and (host.folder.holds_replicas or self._folders.is_awaited(host)):
                     world.start(host)
             self._accept_restart()
             self._folders.give_up_lost(self._host(MASTER), self._ask)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from phalanx.common.ids import Millis
-from phalanx.common.table import Slots
+from phalanx.common.ids import Millis, address_of
+from phalanx.common.table import Slots, holders_of
 from phalanx.wire.messages import ClientRequest, GiveUpHolders
 from phalanx_proof.sim.cluster.folder import FolderSnapshot, SimFolder
 from phalanx_proof.sim.cluster.host import Host
@@ -55,6 +55,10 @@ class FolderFaults:
         mine.move()
         theirs.move()
         host.folder, other.folder = theirs, mine
+
+    def is_awaited(self, host: Host) -> bool:
+        """Tell whether dormant partitions, as they were seen last, wait for the folder of a host."""
+        return host.address in map(address_of, holders_of(self._dormant.values()))
 
     def give_up_lost(self, master: Host | None, ask: Callable[[Host, Callable[[int], ClientRequest]], None]) -> None:
         """Let dormant partitions go on without holders whose folders are gone, as an operator does who knows that."""

@@ -107,6 +107,8 @@ class Host:
         """Do what an operator does with a folder that was refused: repair it, or empty it."""
         if self.folder is not None and self.folder.repair():
             self.repaired_folders += 1
+            # What was cut comes back as a stranger, and the holder that it was does not (DU-61).
+            self.has_lost_folder |= self.folder.is_cut
         else:
             self.empty_folder()
 
