@@ -322,6 +322,36 @@ def test_what_the_master_answers_by_a_table_that_it_has_not_told_waits_for_the_s
     assert c.is_done(c.ask_once(m.Put, OTHER, OLD, 0))
 
 
+@pytest.mark.rows("DU-26")
+def test_a_master_alone_answers_nothing_by_a_table_that_it_has_not_synced() -> None:
+    """1. A, alone, makes a table, and answers a write by it. 2. The power fails before the sync. 3. A's next table has the same version."""
+    c = Durable("A", "A")
+    change = c.ask("A", m.ChangeMap, OTHER, MapChange(merge_policy="discard"))
+    put = c.ask_once(m.Put, OTHER, NEW, 0)
+    c.settle()
+    assert not c.is_done(change)
+    assert not c.is_done(put)
+    local = local_with_held_answers(c)
+    assert local.put(OTHER, KEY, OLD) is None
+    assert local.owes_sync
+    c.sync("A")
+    assert c.is_done(change)
+    assert c.is_done(put)
+    assert c.is_done(c.ask_once(m.Put, OTHER, OLD, 0))
+
+
+@pytest.mark.rows("DU-26", "DU-41")
+def test_what_waits_for_the_sync_of_a_table_waits_no_longer_when_the_disk_fails() -> None:
+    c = Durable("A", "A")
+    change = c.ask("A", m.ChangeMap, OTHER, MapChange(merge_policy="discard"))
+    c.settle()
+    assert not c.is_done(change)
+    c.logs["A"].end()
+    c.feed("A", DiskChecked(DiskState.FAILED, "the sync has failed"))
+    c.settle()
+    assert c.is_done(change)
+
+
 @pytest.mark.rows("DU-45")
 def test_a_backup_whose_disk_fails_keeps_no_write_waiting() -> None:
     c = Durable("AB", "AB")

@@ -10,6 +10,8 @@ from phalanx.common.losses import LossKind
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import Received
+from phalanx.partition.coordinator.dormant_partitions import WAKING_STEP
+from phalanx.partition.recovery.restart import VERSION_STEP
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import LogRecord, ReplicaDropped
 from phalanx.wire.join_events import JoinRequestRefused
@@ -37,6 +39,19 @@ def test_the_partitions_of_a_crashed_member_wait_for_it_and_the_others_go_on() -
     assert read(c, 1) == VALUE
     assert read(c, 0) == LATER
     assert [each.partitions for each in c.events_of("A", PartitionsWoken)] == [(1,)]
+
+
+@pytest.mark.rows("DU-26")
+def test_a_restart_raises_versions_by_more_than_a_side_that_wakes_partitions_whenever_their_holder_is_back() -> None:
+    """1. C is cut off, and has nobody but B, which comes and goes. 2. A, which knows of none of that, restarts the cluster."""
+    c = filled("AB", "A", "B", backup_count=0)
+    before = c.table("A").versions[1]
+    for _ in range(15):
+        crash(c, "B")
+        back(c, "B")
+    assert read(c, 1) == VALUE
+    woken = c.table("A").versions[1] - before
+    assert 15 * WAKING_STEP <= woken < VERSION_STEP
 
 
 def test_they_wait_although_the_cluster_version_is_held_back() -> None:

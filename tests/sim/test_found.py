@@ -296,6 +296,12 @@ def test_a_member_whose_disk_has_failed_and_that_has_left_does_not_vote_again() 
     assert play(draw_options(1063, Profile.RESTART)).faults["disk-fails"]
 
 
+@pytest.mark.rows("DU-26")
+def test_a_restart_uses_no_version_of_a_side_of_which_nobody_is_back() -> None:
+    """1. A and B are cut off, and by A's table, which is of no majority, a partition goes on at B. 2. All end, and the others come back."""
+    assert play(draw_options(334, Profile.POWER_CUTS)).events["PartitionsWoken"]
+
+
 @pytest.mark.rows("DU-38")
 def test_members_go_where_one_stops_and_another_leaves_that_hold_the_same() -> None:
     """1. A is to be rid of all it holds, and B stops, which keeps what it holds. 2. Both hold a partition: B was to give that up, too, at

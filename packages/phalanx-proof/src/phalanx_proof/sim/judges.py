@@ -143,7 +143,8 @@ class Judges:
         self._losses.on_table(node.this, table, now)
         self._disks.on_table(node.this, table)
         if self._options.restarts:
-            self._versions.on_table(node.this, table, now)
+            made_in = node.log if node.membership.is_master and node.log.store is not None else None
+            self._versions.on_table(node.this, table, now, made_in)
         if commits := self._commits.new_commits(node.this, table, view):
             partitions, purged = [partition for partition, _ in commits], purged_to(living)
             peeks = {member_on(other): peek_at(other, partitions, purged) for other in living}

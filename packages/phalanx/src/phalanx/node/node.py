@@ -278,7 +278,7 @@ class Node:
         """Return the effects of an input, with a new view before them and a new table behind them."""
         view, table = self.membership.view, self.installed_table.table
         if table is not self._driver_has[1]:
-            self._sync_gate.add(TableRecord(table, self.this))
+            self._sync_gate.add(TableRecord(table, self.this), is_own=self.membership.is_master)
             effects = [*effects, TableChanged(table)]
         if view is not self._driver_has[0]:
             effects = [ViewChanged(view), *effects]

@@ -4,13 +4,15 @@
 not synced that table, and C came back late, the others would go on with an older one, and with another owner.
 
 A new view is told at once: it counts when the majority has acknowledged it, and a table or a write that rests on it comes later in
-each log. Where the disk has failed, nothing waits: nothing is synced there any more. What the master answers by a table that it has not told yet is held, too: were it killed then, together with all others, they
-could go on without what it has. A member that stops says what it has to say at once: nobody releases it any more.
+each log. What the master answers by a table that it has made is held, too, also where nobody is there to tell it to: were it killed then,
+together with all others, they could go on without what it has, and with the same versions of rows (DU-26). Where the disk has failed, nothing
+waits: nothing is synced there any more. A member that stops says what it has to say at once: nobody releases it any more.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import TypeVar
 
 import msgspec
 
@@ -21,11 +23,11 @@ from phalanx.machine.effects import Answer, Effect, Finished, Send
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import DiskRecord, TableRecord, ViewRecord
 
-TABLES = (m.TableUpdate, m.TableChanges)
+Known = TypeVar("Known")
 TELLING = frozenset(
     [
         *(m.MembersAck, m.ViewIsStable),
-        *(*TABLES, m.TableAck),
+        *(m.TableUpdate, m.TableChanges, m.TableAck),
         *(m.MigrationOrder, m.MigrationCommit, m.MigrationAnswer),
     ]
 )
@@ -40,6 +42,8 @@ class SyncGate:
         self._log = log
         self._newest_lsn = 0
         """The number of the last view or table in the log."""
+        self._has_made = False
+        """Whether this input has brought a table of which this member is the master."""
         self._tables: deque[tuple[int, int]] = deque([(0, -1)])
         """Where tables are in the log, and their versions: the last one that is synced, and later ones."""
         self._views: deque[tuple[int, ViewId]] = deque([(0, ViewId())])
@@ -50,9 +54,10 @@ class SyncGate:
     def __repr__(self) -> str:
         return f"SyncGate({len(self._held)})"
 
-    def add(self, record: DiskRecord) -> None:
-        """Log a view or a table."""
+    def add(self, record: DiskRecord, *, is_own: bool = False) -> None:
+        """Log a view or a table. `is_own`: this member has made the table."""
         self._log.add(record)
+        self._has_made = self._has_made or is_own
         self._newest_lsn = self._log.last_lsn
         if type(record) is TableRecord:
             self._tables.append((self._newest_lsn, record.table.version))
@@ -71,17 +76,15 @@ class SyncGate:
         passed: list[Effect] = []
         while held and (held[0][0] <= synced or ends):
             passed.append(held.popleft()[1])
-        while len(self._tables) > 1 and self._tables[1][0] <= synced:
-            self._tables.popleft()
-        while len(self._views) > 1 and self._views[1][0] <= synced:
-            self._views.popleft()
+        _keep_from_synced(self._tables, synced)
+        _keep_from_synced(self._views, synced)
+        has_made, self._has_made = self._has_made, False
         if self._newest_lsn <= synced or ends:
             return [*passed, *effects]
-        tells = any(type(effect) is Send and type(effect.message) in TABLES for effect in effects)
-        if tells:
+        if has_made:
             self._log.hold_writes(self._newest_lsn)
         for effect in effects:
-            if _must_wait(effect, tells):
+            if _must_wait(effect, holds_answers=has_made):
                 held.append((self._log.want_sync(), effect))
             elif type(effect) is Send and isinstance(effect.message, m.MasterConfirmation | m.LeaseRequest):
                 passed.append(Send(effect.to, self._as_synced(effect.message)))
@@ -102,8 +105,14 @@ class SyncGate:
         return msgspec.structs.replace(message, table_version=min(message.table_version, self._tables[0][1]))
 
 
-def _must_wait(effect: Effect, tells: bool) -> bool:
-    """Return whether an effect waits for a sync. `tells`: a table is told with this input."""
+def _keep_from_synced(records: deque[tuple[int, Known]], synced: int) -> None:
+    """Forget the records before the last one that is synced."""
+    while len(records) > 1 and records[1][0] <= synced:
+        records.popleft()
+
+
+def _must_wait(effect: Effect, *, holds_answers: bool) -> bool:
+    """Return whether an effect waits for a sync. `holds_answers`: answers do."""
     if type(effect) is not Send:
-        return tells and type(effect) is Answer
-    return type(effect.message) in TELLING or (tells and is_client(effect.to))
+        return holds_answers and type(effect) is Answer
+    return type(effect.message) in TELLING or (holds_answers and is_client(effect.to))

@@ -26,10 +26,13 @@ from phalanx.partition.coordinator.table_publication import LostRows, TablePubli
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.claims import Claims, choose_greatest, choose_row, has_later
 from phalanx.partition.recovery.repair import confirming_index
-from phalanx.partition.recovery.restart import VERSION_STEP
 from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.messages import GiveUpHolders, KeptReport, TableAck
 from phalanx.wire.restart_events import HoldersGivenUp, PartitionsWoken
+
+WAKING_STEP = 1 << 16
+"""The version of a row that goes on is raised by this. A restart raises it by 16 times as much: a side without the majority lets
+partitions go on, too, whenever members come and go, and those that restart without it know nothing of that."""
 
 
 class DormantPartitions:
@@ -171,7 +174,7 @@ class DormantPartitions:
         """
         claims, versions = self._all_claims(), self._publication.table.versions
         epochs = {p: max((c.positions[p].epoch for c in claims if p in c.positions), default=0) for p in rows}
-        return {p: max(0, epochs[p] - versions[p]) + VERSION_STEP for p in rows}
+        return {p: max(0, epochs[p] - versions[p]) + WAKING_STEP for p in rows}
 
     def _back(self) -> set[Address]:
         """Return the addresses of the members that have said what they have of the present table's dormant partitions."""
