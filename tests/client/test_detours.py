@@ -93,7 +93,7 @@ def test_a_member_of_many_is_asked_whether_it_is_there_before_it_is_given_up() -
     detours.note_table(A, 900)
     assert detours.begin_probe(C, 0, view, QUIET_MS), "it is asked now"
     assert not detours.begin_probe(C, 0, view, QUIET_MS + 1)
-    detours.heard(C, 2 * QUIET_MS - 1)
+    detours.heard[C] = 2 * QUIET_MS - 1
     assert not detours.begin_probe(C, 0, view, 2 * QUIET_MS)
     assert detours.wanted == []
     assert detours.begin_probe(C, 0, view, 3 * QUIET_MS), "asked anew"

@@ -129,7 +129,8 @@ class CallRouter:
         pending = self._pending[request.id] = PendingCall(
             call, now + self._timeout_ms, target, request.id, lost=call.lost
         )
-        self._note_begun(pending)
+        if call.within_ms or len(self._pending) == 1:  # else it ends after those under way
+            self._note_begun(pending)
         if target is None:
             self._wait(pending, now)
         elif call.lost:

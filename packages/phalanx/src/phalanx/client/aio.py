@@ -72,6 +72,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         self._group = ConnectionGroup(max_frame_bytes, secret)
         self._loop = asyncio.get_running_loop()
         self._core = ClientCore(places.addresses, int(call_timeout_s * 1000), self._cluster, Contact(wall_ahead_ms))
+        self._detours = self._core.detours
         self._places = places
         """Where members are looked for."""
         self._tracing = make_tracing(tracing, lambda: places.only_address)
@@ -198,7 +199,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
             self.open_from = next(iter(futures))
         futures[request.id] = future
         self._carry_out(self._core.call(Call(partition, request, to, within_ms, lost), self._now()))
-        if not self._timer.is_set or within_ms or self._core.wants_table:
+        if self._timer.handle is None or within_ms or self._core.wants_table:
             self._rearm()
         return future
 
@@ -245,7 +246,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
     @property
     def partition_count(self) -> int:
         """Return how many partitions the cluster has, by the newest table known."""
-        return self._core.partition_count or 0
+        return self._core.state.partition_count or 0
 
     def _check_process(self) -> None:
         """Raise `UsageError` in a forked process."""
@@ -282,7 +283,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
                 self._send(effect)
             elif type(effect) is Answer:
                 self._answer(effect.reply)
-        if self._core.detours.wanted:
+        if self._detours.wanted:
             self._open_spares()
 
     def _send(self, effect: Send) -> None:
@@ -308,7 +309,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
     def _link(self, target: Target) -> Link:
         link = self._links.get(target)
         if link is None:
-            link = self._links[target] = self._new_link(target, self._core.detours.way_to(target), self._link_down)
+            link = self._links[target] = self._new_link(target, self._detours.way_to(target), self._link_down)
         return link
 
     def _new_link(self, target: Target, through: MemberId | None, on_down: Callable[[Link, str], None]) -> Link:
@@ -326,7 +327,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
 
     def _open_spares(self) -> None:
         """Begin to open the connections that the core wants beside the present ones."""
-        wanted, self._core.detours.wanted = self._core.detours.wanted, []
+        wanted, self._detours.wanted = self._detours.wanted, []
         for member, through in wanted:
             if member not in self._spares and not self._is_closed:
                 self._spares[member] = self._new_link(member, through, self._spare_down)

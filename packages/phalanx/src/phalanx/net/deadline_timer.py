@@ -17,27 +17,24 @@ class DeadlineTimer:
         self._on_due = on_due
         self._context = Context()
         """Not that of a call: one timer leads to the next, and would hand its context variables on for ever."""
-        self._timer: asyncio.TimerHandle | None = None
+        self.handle: asyncio.TimerHandle | None = None
+        """What wakes it next; None: nothing does."""
         self._at: Millis = 0
-
-    @property
-    def is_set(self) -> bool:
-        return self._timer is not None
 
     def follow(self, deadline: Millis | None) -> None:
         """Wake at this deadline, by the monotonic clock; None: never. An earlier timer stays: whom it wakes asks again."""
-        if self._timer is not None and (deadline is None or deadline < self._at):
+        if self.handle is not None and (deadline is None or deadline < self._at):
             self.cancel()
-        if deadline is not None and self._timer is None:
+        if deadline is not None and self.handle is None:
             self._at = deadline
-            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._ring, context=self._context)
+            self.handle = self._loop.call_at(deadline / 1000 + 0.0005, self._ring, context=self._context)
 
     def _ring(self) -> None:
-        self._timer = None
+        self.handle = None
         self._on_due()
 
     def cancel(self) -> None:
         """Wake nobody any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.handle is not None:
+            self.handle.cancel()
+            self.handle = None

@@ -105,7 +105,9 @@ class ClientCore:
     def wants_table(self) -> bool:
         """Return whether a call, or the connecting client, waits for a newer table."""
         return (
-            self.partition_count is None or bool(self._router.waiting) or (self.wants_assignment and self.table is None)
+            self.state.partition_count is None
+            or bool(self._router.waiting)
+            or (self.wants_assignment and self.table is None)
         )
 
     @property
@@ -210,7 +212,7 @@ class ClientCore:
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
         """Handle a member's answer to a call, or to a request for the table."""
-        self.detours.heard(sender, now)
+        self.detours.heard[sender] = now  # type: ignore[index]  # members answer
         if self._silent and self.view is not None and sender in self.view.members:
             self._silent.discard(_where(sender))
         if reply.id > QUESTIONS_FROM:
@@ -219,22 +221,28 @@ class ClientCore:
             elif self.check is not None:
                 self.check.on_answer(reply)
         else:
-            router = self._router
+            router, contact = self._router, self._contact
             router.on_reply(sender, reply, now)
-            if router.answered_at > self._contact.heard_at:
-                self._contact.heard_at = router.answered_at
-            if type(reply) is not ErrorReply:
-                self._contact.served[sender] = now  # type: ignore[index]  # members answer
-            elif reply.code is ErrorCode.NOT_ENOUGH_MEMBERS:
-                self._contact.served.pop(MemberId(sender), None)  # its side is of no use: another one can be
-            if type(reply) is ErrorReply and reply.code in MOVED:
-                self._on_moved(sender, now)
-            elif router.waiting:
-                self._ask(now)
+            if router.answered_at > contact.heard_at:
+                contact.heard_at = router.answered_at
+            if type(reply) is ErrorReply:
+                self._on_refusal(sender, reply, now)
+            else:
+                contact.served[sender] = now  # type: ignore[index]  # members answer
+                if router.waiting:
+                    self._ask(now)
         return self._out.take()
 
+    def _on_refusal(self, sender: Target, refusal: ErrorReply, now: Millis) -> None:
+        if refusal.code is ErrorCode.NOT_ENOUGH_MEMBERS:
+            self._contact.served.pop(MemberId(sender), None)  # its side is of no use: another one can be
+        if refusal.code in MOVED:
+            self._on_moved(sender, now)
+        elif self._router.waiting:
+            self._ask(now)
+
     def _heard_at(self, member: MemberId) -> Millis:
-        return max(self.detours.heard_at(member), self._contact.served.get(member, 0))
+        return max(self.detours.heard.get(member, 0), self._contact.served.get(member, 0))
 
     def _on_moved(self, sender: Target, now: Millis) -> None:
         """Ask a member for its table first: it refused a call because it does not own the partition.

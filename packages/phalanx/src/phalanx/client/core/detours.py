@@ -39,7 +39,7 @@ class Detours:
         """Member with an open connection to the one through which it goes; None: it is direct."""
         self._helpers: dict[MemberId, Millis] = {}
         """Members that can pass connections on, to when they told their table last."""
-        self._heard: dict[MemberId, Millis] = {}
+        self.heard: dict[MemberId, Millis] = {}
         """Member to when it was heard last."""
         self._asked: dict[MemberId, Millis] = {}
         """Member to when it was asked whether it is there."""
@@ -50,14 +50,6 @@ class Detours:
     def way_to(self, target: Target) -> MemberId | None:
         """Return the member through which a new connection to the target is opened; None: directly."""
         return self.through.get(MemberId(target)) if self.through else None
-
-    def heard(self, member: Target, now: Millis) -> None:
-        """Note that a message came from a member."""
-        self._heard[member] = now  # type: ignore[index]  # members answer
-
-    def heard_at(self, member: MemberId) -> Millis:
-        """Return when a member was heard last; 0: never."""
-        return self._heard.get(member, 0)
 
     def note_table(self, member: Target, now: Millis) -> None:
         """Note that a member of the client's cluster has told its table."""
@@ -89,7 +81,7 @@ class Detours:
 
     def keep_to(self, view: MembersView) -> None:
         """Forget what is known of others than the members of a view."""
-        for known in (self.through, self._heard, self._asked, self._tried):
+        for known in (self.through, self.heard, self._asked, self._tried):
             for member in [member for member in known if member not in view]:
                 del known[member]
 
@@ -101,7 +93,7 @@ class Detours:
         member = MemberId(target)
         if member not in view:
             return False
-        quiet_since = max(since, self._heard.get(member, 0))
+        quiet_since = max(since, self.heard.get(member, 0))
         if now - quiet_since < QUIET_MS:
             return False
         if member in self._ways:
