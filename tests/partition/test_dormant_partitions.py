@@ -197,6 +197,25 @@ def test_a_member_leaves_although_partitions_are_to_be_divided_and_one_is_dorman
     assert c.table("A").partition_count == 6
 
 
+def test_a_side_without_the_majority_divides_nothing_but_moves_what_it_has() -> None:
+    """1. A, the master, divides partitions into four, and ends before others hear of it. 2. B divides them into six. 3. A comes back."""
+    c = filled("ABC", "BC", "CB")
+    c.crash("AC")
+    c.advance(12_000)
+    assert dormant(c, "B") == {}
+    refused = c.reply(c.ask("B", m.ChangePartitionCount, 6), m.ErrorReply)
+    assert "A:5701" in refused.text
+    assert "can have divided them, and the majority is not here: start them first" in refused.text
+    c.join("D", seeds="B")
+    c.advance(5_000)
+    assert (c.table("B").partition_count, sorted(c.row("B", 0))) == (2, ["B", "D"])
+    back(c, "A")
+    back(c, "C")
+    c.ask("B", m.ChangePartitionCount, 6)
+    c.advance(5_000)
+    assert c.table("B").partition_count == 6
+
+
 def test_what_was_divided_before_its_holder_was_missed_comes_back_in_parts() -> None:
     c = filled("AB", "A", "B", backup_count=0)
     c.crash("B")

@@ -76,7 +76,9 @@ class PartitionCoordinator:
         self._eligible = EligibleMembers(self.publication)
         self._hold = PromotionHold(local, self.publication, questions.holds_until)
         self.losses = LossRecords(local, self.publication, questions.departure_of)
-        self._rebalancer = Rebalancer(local, self.publication, self._eligible, self._hold, self.losses)
+        self._rebalancer = Rebalancer(
+            local, self.publication, self._eligible, self._hold, self.losses, questions.missing_voters
+        )
         self.migrations, self.memory = self._rebalancer.migrations, self._rebalancer.memory
         self.redundancy = self._rebalancer.redundancy
         self.draining = Draining(

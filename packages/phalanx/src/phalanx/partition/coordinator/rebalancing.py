@@ -8,7 +8,7 @@ cannot reach are removed, what `evacuation` moves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from phalanx.common.config import MAX_PARTITIONS
 from phalanx.common.errors import UsageError
@@ -52,7 +52,10 @@ class Rebalancer:
         eligible: EligibleMembers,
         hold: PromotionHold,
         losses: LossRecords,
+        missing_voters: Callable[[], tuple[MemberId, ...] | None],
     ) -> None:
+        """`missing_voters`: as `QuorumState.missing_voters`."""
+        self._missing_voters = missing_voters
         self._out, self._retry_ms, self._has_folder = local.out, local.config.retry_interval_ms, local.has_folder
         self._publication = publication
         self._eligible = eligible
@@ -244,11 +247,22 @@ class Rebalancer:
         """Return why the partitions are not divided yet; empty: they are, as often as it was asked for."""
         if not self._split_to:
             return ""
+        if waits := self._division_waits():
+            return waits
+        under_way = counted(len(self.migrations.underway), "migration is", "migrations are")
+        return f"{under_way} under way, and no other begins until that has ended: ask again"
+
+    def _division_waits(self) -> str:
+        """Return for whose folders a division waits, in words; empty: for none.
+
+        1. A, the master of A and B, divides 7 partitions into 14, and ends before B hears of it. 2. B divides them into 21. 3. A comes
+        back: what one of them has in its folder does not fit what the other one has.
+        """
         if dormant := self._publication.table.dormant:
             waits = counted(len(dormant), "partition waits", "partitions wait")
             return f"{waits} for {', '.join(holders_of(dormant.values()))}: start them first"
-        under_way = counted(len(self.migrations.underway), "migration is", "migrations are")
-        return f"{under_way} under way, and no other begins until that has ended: ask again"
+        missing = ", ".join(self._missing_voters() or ())
+        return f"{missing} can have divided them, and the majority is not here: start them first" if missing else ""
 
     def _divide(self, now: Millis) -> None:
         """Divide the partitions: this takes one version of the table, and no data moves.
@@ -274,13 +288,14 @@ class Rebalancer:
         self._end_grace(now)
         if self._has_substitutes and not self.migrations.unreachable(now) and not self.memory.full:
             self._replan_reason = "a destination may be reached again"
-        if self._split_to and self.migrations.is_quiet and not self._publication.table.dormant:
+        division_waits = bool(self._split_to and self._division_waits())
+        if self._split_to and self.migrations.is_quiet and not division_waits:
             self._divide(now)
         if self._replan_reason:
             self._plan(now)
         # 1. A, the master, is asked to divide the partitions. 2. B ends, and its partitions wait for its folder. 3. A is to leave. Did
         # nothing move before the division, A would stay for ever, and B cannot come back to a master that leaves.
-        if not self._split_to or self._publication.table.dormant:
+        if not self._split_to or division_waits:
             self._start_migrations(now)
         self.redundancy.note(now)
         self._disks.note(self._publication.table)
