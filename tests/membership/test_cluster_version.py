@@ -8,6 +8,7 @@ import pytest
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
+from phalanx.common.table import build_table
 from phalanx.common.versions import (
     Release,
     agree,
@@ -300,6 +301,17 @@ def test_a_smaller_side_that_does_not_speak_the_version_gets_no_answer() -> None
     a.hear("Y", probe(view_of("Y", 4, "Y"), a.present, NEW))
     (answer,) = a.sent_to("Y", m.MergeProbe)
     assert (answer.protocol, answer.newest, answer.answers) == (OLD, NEW, 4)
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [("AB", ""), ("A", "Y"), ("AB", "Y")])
+def test_partitions_are_counted_only_where_both_sides_say_how_many_they_have(mine: str, theirs: str) -> None:
+    """EL-62: the release before names the number that members were started with, so both sides had to take themselves for the greater one."""
+    a = Master("AB", view_of("AB", 6, mine, maker="Z"))
+    a.membership.table_news.table = build_table([(lone_id("A"),)], [1], [0])
+    asked = probe(view_of("Y", 3, theirs), a.present, NEW if theirs else OLD)
+    a.hear("Y", msgspec.structs.replace(asked, partition_count=2, has_data=True, about_version=0))
+    decision = a.events_of(OtherSideFound)[-1].decision
+    assert decision == ("it is asked" if mine == "AB" and theirs else "this side is joined by the other one")
 
 
 def test_a_side_does_not_ask_to_join_one_whose_version_it_does_not_speak() -> None:

@@ -90,6 +90,20 @@ def test_a_side_with_data_never_joins_one_without() -> None:
     assert fresh[0] < fresh[1]
 
 
+@pytest.mark.rows("EL-62")
+def test_a_side_that_has_divided_its_partitions_is_joined_by_a_larger_one() -> None:
+    """What the larger side has can be divided, too. What the other one has cannot be put together again."""
+    c = Cluster("ABCDE")
+    c.advance(2_000)
+    c.assign(rows=["AD"])
+    split(c, "ABC", "DE")
+    assert c.is_done(c.ask("D", m.ChangePartitionCount, 2))
+    heal(c)
+    assert {"".join(sorted(view)) for view in c.views_of("ABCDE")} == {"ABCDE"}
+    assert c.view("A")[0] == "D"
+    assert c.table("A").partition_count == 2
+
+
 @pytest.mark.rows("EL-22")
 def test_a_cluster_that_nobody_split_off_looks_nowhere() -> None:
     c = Cluster("ABC", seeds="A")

@@ -289,6 +289,20 @@ def test_a_member_leaves_while_a_division_waits_for_dormant_partitions() -> None
     assert play(draw_options(1317, Profile.RESTART)).events["PartitionsDormant"]
 
 
+@pytest.mark.rows("DU-32")
+def test_partitions_are_not_divided_by_two_numbers() -> None:
+    """1. A, the master, divides 7 partitions into 14, and ends before B hears of it. 2. B, without the majority, is asked to divide them into
+    21. 3. All lose power. What one had did not fit what the other one had."""
+    assert play(draw_options(3386, Profile.OUTAGE)).faults["divide"]
+
+
+@pytest.mark.rows("EL-62")
+def test_a_larger_side_joins_one_that_has_divided_its_partitions() -> None:
+    """1. A divides the partitions, and leaves B. 2. Both are started again, and cannot find each other: A waits with others, and an operator
+    accepts them, by mistake. 3. They meet: B was to join them, and could not, because they had fewer partitions."""
+    assert play(draw_options(3761, Profile.OUTAGE)).events["PartitionsDivided"]
+
+
 @pytest.mark.rows("DU-60")
 def test_a_member_whose_disk_has_failed_and_that_has_left_does_not_vote_again() -> None:
     """1. A's disk fails, and it takes part in a list without D, E and F. 2. A leaves B and C. 3. A's folder, which knows nothing of that, is

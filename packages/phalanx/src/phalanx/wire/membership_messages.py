@@ -366,6 +366,7 @@ class MergeProbe(WireMessage, tag=24, frozen=True):
     protocol: int
     """The oldest version of the protocol that all members of the asking side speak."""
     partition_count: int
+    """How many partitions the asking side has; of release 8 how many its master was configured with."""
     view: MembersView
     """The view of the asking side. A member that forwards the probe does not change it."""
     has_data: bool

@@ -38,19 +38,24 @@ PROBES_AT_ONCE = 8
 """The fewest addresses of one round, if there are so many; the next round continues after them."""
 ROUNDS = 8
 """The number of rounds for all addresses."""
+COUNTED_FROM = 9
+"""The version from which masters say how many partitions their side has."""
 RAREST = 16
 """A master that finds no side looks more and more rarely, at least once in so many intervals."""
 
 
-def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, str]:
+def side_rank(view: MembersView, has_data: bool, partition_count: int = 0) -> tuple[bool, int, int, int, int, str]:
     """Return a side's rank in the total order (EL-62). The side with the smaller one joins the other, and gives up its
-    data.
+    data. `partition_count`: of its data; 0: it does not count.
+
+    One that has divided its partitions is joined by others, because what these have can be divided, too, and not the other way round.
 
     A table without replicas is no data. Members that hold none count only between sides that have equally many that do.
     Versions only break ties: a joining member begins without one, so the side that is joined can have the smaller one.
     """
     data_members = len(view.data_members)
-    return (has_data and data_members > 0, data_members, len(view.members), view.version, view.master)
+    holds = has_data and data_members > 0
+    return (holds, partition_count if holds else 0, data_members, len(view.members), view.version, view.master)
 
 
 class Merging:
@@ -144,7 +149,10 @@ class Merging:
         mine = state.joined()
         self._rarity = 1
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
-        gives_way = side_rank(mine, self._side.has_data) < side_rank(theirs, message.has_data)
+        # Members of the release before name the number that they were configured with.
+        are_counted = spoken_by(message).speaks(COUNTED_FROM) and self._side.spoken().speaks(COUNTED_FROM)
+        counts = (self._side.partition_count, message.partition_count) if are_counted else (0, 0)
+        gives_way = side_rank(mine, self._side.has_data, counts[0]) < side_rank(theirs, message.has_data, counts[1])
         spoken = self._side.spoken() if gives_way else spoken_by(message)
         version = theirs.cluster_version if gives_way else max(mine.cluster_version, self._side.needed_version)
         if not spoken.speaks(version):

@@ -40,6 +40,11 @@ class OwnSide:
         """Whether it serves data."""
         return self._table.has_data
 
+    @property
+    def partition_count(self) -> int:
+        """The number of its partitions."""
+        return self._table.partition_count
+
     def spoken(self) -> Release:
         """Return the versions that all its members speak."""
         return spoken_by_all(self._state.joined().all_releases().values())
@@ -54,7 +59,7 @@ class OwnSide:
         config, spoken = self._local.config, self.spoken()
         version, maker = (about.version, about.maker) if about is not None else (0, "")
         return MergeProbe(
-            config.cluster, spoken.oldest, config.partition_count, self._state.joined(), self.has_data, version, maker, question, answers,
+            config.cluster, spoken.oldest, self.partition_count, self._state.joined(), self.has_data, version, maker, question, answers,
             spoken.newest, self._founders(),
         )  # fmt: skip
 
@@ -65,6 +70,6 @@ class OwnSide:
             return False
         if stay_apart(self._founders(), message.founders):
             return False
-        # While the count changes, members are configured with the old and with the new one: a multiple of it.
-        small, large = sorted((theirs, config.partition_count))
+        # Perhaps one of them has divided its partitions: then it has a multiple.
+        small, large = sorted((theirs, self.partition_count))
         return small > 0 and large % small == 0 and self._state.members.isdisjoint(message.view.members)
