@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Annotated, Any
+from unittest import mock
 
 import msgspec
 import typer
@@ -70,6 +71,7 @@ def measure_compiled(rounds: int) -> list[Compared]:
     grid = member_of(owned).grid
     message = frames.answer_head(0, 0, is_last=False) + data.entry_frames(key_data, value_data) + frames.LAST_END_FRAME
     cases: dict[str, tuple[ModuleType, Callable[[], Any]]] = {
+        "partition_of, of each": (hashing, lambda: [hashing.partition_of(key, PARTITIONS) for key in key_data]),
         "partitions_of": (hashing, lambda: hashing.partitions_of(key_data, PARTITIONS)),
         "keys_to_data, texts": (values, lambda: values.keys_to_data(keys)),
         "keys_to_data, numbers": (values, lambda: values.keys_to_data(range(ENTRIES))),
@@ -147,12 +149,9 @@ def _time(call: Callable[[], Any]) -> float:
 
 @contextmanager
 def _in_python(module: ModuleType) -> Iterator[None]:
-    functions = module.NATIVE
-    module.NATIVE = None  # type: ignore[attr-defined]
-    try:
+    one_key = mock.patch.object(hashing, "partition_of", hashing.partition_in_python)
+    with mock.patch.object(module, "NATIVE", None), one_key:
         yield
-    finally:
-        module.NATIVE = functions  # type: ignore[attr-defined]
 
 
 def compare_compiled(

@@ -88,7 +88,8 @@ def check(module: ModuleType, name: str, *arguments: Any) -> None:
 @given(st.lists(st.binary(max_size=70)), st.integers(1, 2**31 - 1))
 def test_partitions_are_the_same(keys: list[bytes], count: int) -> None:
     check(hashing, "partitions_of", keys, count)
-    assert hashing.partitions_of(keys, count) == [hashing.partition_of(key, count) for key in keys]
+    assert [hashing.partition_of(key, count) for key in keys] == hashing.partitions_of(keys, count)
+    assert [hashing.partition_in_python(key, count) for key in keys] == hashing.partitions_of(keys, count)
 
 
 @compiled_only
@@ -97,6 +98,7 @@ def test_the_hash_without_an_absolute_value_counts_as_zero() -> None:
     assert hashing.partition_hash(key) == -(2**31)
     assert hashing.partitions_of([key], 271) == [0]
     check(hashing, "partitions_of", [key], 271)
+    assert hashing.partition_of(key, 271) == hashing.partition_in_python(key, 271) == 0
 
 
 @compiled_only

@@ -10,7 +10,7 @@ The type id is left out of the hash but is part of the key: 1 and True are two k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mmh3 import mmh3_32_sintdigest, mmh3_32_uintdigest
@@ -31,14 +31,13 @@ def partition_hash(key_data: bytes) -> int:
     return mmh3_32_sintdigest(key_data[4:], HASH_SEED)
 
 
-def partition_of(key_data: bytes, partition_count: int) -> int:
+def partition_in_python(key_data: bytes, partition_count: int) -> int:
     """Return the partition, from 0 to `partition_count - 1`, that holds the serialised key."""
     return (abs(mmh3_32_sintdigest(key_data[4:], HASH_SEED)) & _POSITIVE) % partition_count
 
 
-if NATIVE is not None:
-    # In the place of the function, and not called by it: each get and put asks, and one more call costs as much as the hash.
-    partition_of = NATIVE.partition_of
+# The native function itself, and not called by one: each get and put asks, and one more call costs as much as the hash.
+partition_of: Callable[[bytes, int], int] = NATIVE.partition_of if NATIVE is not None else partition_in_python
 
 
 def children_of(partition: int, partition_count: int, former_count: int) -> range:

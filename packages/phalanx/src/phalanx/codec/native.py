@@ -18,7 +18,7 @@ class NativeCodec(Protocol):
     """The native functions of this package."""
 
     def partition_of(self, key_data: bytes, partition_count: int) -> int:
-        """Compute the partition of a key: native version of `codec.hashing.partition_of`, with its seed."""
+        """Compute the partition of a key: native version of `codec.hashing.partition_in_python`, with its seed."""
 
     def partitions_of(self, keys_data: Sequence[bytes], partition_count: int, seed: int) -> list[int]:
         """Compute the partition of each key: native version of `codec.hashing.partitions_of`."""
