@@ -23,6 +23,7 @@ from phalanx.wire.restart_events import ClusterRestarted, RestartWaits
 from phalanx.wire.table_messages import OwnerEpoch, RestartAwaited, StoredSide
 from support.harness import Cluster, address, lone_context, lone_id, lone_view, name_of
 from support.masters import rows_of, table_of
+from support.merges import heal
 
 GRACE: Millis = 30_000
 TABLE = table_of("AB", "BC")
@@ -112,6 +113,40 @@ def test_who_took_over_without_the_majority_is_waited_for_like_a_voter(grace_ms:
     owner = c.replicas("A", p)[0]
     assert c.entries(owner, p) == {c.key(p): b"since"}  # or it is merged
     assert (leader in {each.leader for each in c.owned(owner, p).replica.lineage}) == waits
+
+
+@pytest.mark.rows("DU-29")
+@pytest.mark.parametrize("joiners", ["", "DE"])
+def test_a_list_that_became_stable_while_the_cluster_waits_counts(joiners: str) -> None:
+    """1. B and C of A, B and C come back, and wait for A. D and E join them, and the list is stable. 2. C is cut off from them, and A comes
+    back to it: by what they have read from their folders they are the majority, as are B, D and E when their processes start again."""
+    c = Cluster(has_folders=True, seeds="A", partition_count=2, backup_count=0, restart_grace_ms=5_000)
+    for name in "ABC":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["A", "C"])
+    c.crash("ABC")
+    c.start("B", seeds="BC")
+    c.start("C", seeds="BC")
+    c.advance(60_000)
+    for name in joiners:
+        c.start(name, seeds="BC")
+        c.advance(5_000)
+    assert set(c.view("C")) == {*"BC", *joiners}
+    for name in "B" + joiners:
+        c.cut("C", name)
+        c.cuts.add(frozenset("A" + name))
+    c.advance(30_000)
+    assert c.view("C") == "C"
+    c.start("A", seeds="AC")
+    c.advance(60_000)
+    assert set(c.view("C")) == set("AC")
+    waiting = {name_of(each) for name in "AC" for each in c.nodes[name].coordinator.restarting.waits_for}
+    assert "B" in waiting
+    assert not c.table("C").is_assigned
+    heal(c)
+    assert set(c.view("C")) == {*"ABC", *joiners}
+    assert c.table("C").is_assigned
 
 
 @pytest.mark.rows("D-7")

@@ -93,7 +93,7 @@ class PartitionCoordinator:
         """The members of the view."""
         self._search: TableSearch | None = None
         self._searches_made = 0
-        self.restarting = Restarting(local)
+        self.restarting = Restarting(local, questions.missing_voters)
         self.dormant = DormantPartitions(self.publication, installed_table, self.losses, local.out)
 
     def __repr__(self) -> str:

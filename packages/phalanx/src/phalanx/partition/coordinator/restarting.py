@@ -7,7 +7,7 @@ then nothing is served, and time alone changes nothing: who is missing can have 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.restart_wait import RestartWait
@@ -24,7 +24,11 @@ SENT_FROM_VERSION = 9
 class Restarting:
     """Decides when a cluster goes on with what its members have read from their folders."""
 
-    def __init__(self, local: LocalContext) -> None:
+    def __init__(
+        self, local: LocalContext, missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None
+    ) -> None:
+        """`missing_voters`: as `QuorumState.missing_voters`."""
+        self._missing_voters = missing_voters
         self._out = local.out
         self._this = local.this
         self._grace_ms = local.config.restart_grace_ms
@@ -42,6 +46,8 @@ class Restarting:
         """The members of which it was said that their folders are old."""
         self._sides: tuple[tuple[MemberId, StoredSide], ...] = ()
         """Those that `_plan` is made of; empty: there is none."""
+        self._missing: tuple[MemberId, ...] | None = None
+        """The voters that were missing then."""
         self._plan = Restart(None, {}, (), False)
 
     def __repr__(self) -> str:
@@ -72,10 +78,11 @@ class Restarting:
 
     def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
         """Return how the cluster goes on; None: it waits."""
-        plan, is_new = self._plan, tuple(sides.items()) != self._sides
+        missing = self._missing_voters()
+        plan, is_new = self._plan, (tuple(sides.items()), missing) != (self._sides, self._missing)
         if is_new:  # a plan looks at every partition, and a cluster can wait for days
-            plan = self._plan = plan_restart(sides, is_accepted=self._is_accepted)
-            self._sides = tuple(sides.items())
+            plan = self._plan = _with_missing(plan_restart(sides, is_accepted=self._is_accepted), missing)
+            self._sides, self._missing = tuple(sides.items()), missing
             self._tell_old(plan, sides)
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None
@@ -125,3 +132,15 @@ class Restarting:
         before, self.wait = self.waits_for, wait
         if wait.members != before:
             self._out.record(RestartWaits(wait.members, wait.lacking, wait.lacks_majority))
+
+
+def _with_missing(plan: Restart, missing: tuple[MemberId, ...] | None) -> Restart:
+    """Return a plan that waits for these voters, too. `missing`: of a view that became stable since the folders were read; None: the majority
+    is here.
+
+    1. B and C of A, B and C come back, and wait for A. D and E join them, and that list is stable. 2. C is cut off from these, and A comes
+    back to it. 3. By what they have read they are the majority. So are B, D and E, when their processes start again.
+    """
+    if missing is None:
+        return plan
+    return plan._replace(lacks_majority=True, absent_voters=tuple(dict.fromkeys([*plan.absent_voters, *missing])))
