@@ -257,6 +257,7 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
         (523, Profile.RESTART),  # one that has a folder that was moved leaves with its vote
         (551, Profile.RESTART),  # a folder was copied, and its two members never met
         (581, Profile.RESTART),  # all of a log was in the sector that the disk forgot
+        (7, Profile.RESTART),  # a member whose disk had failed left while all keys were read at last
         (1206, Profile.RESTART),  # no operator gave up a holder whose folder was cut where it was damaged
         (3864, Profile.OUTAGE),  # as 627: the folder had not heard of its partitions
         (627, Profile.RESTART),  # no operator started the process whose folder an empty partition waited for

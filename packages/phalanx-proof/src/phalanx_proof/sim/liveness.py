@@ -88,6 +88,12 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
         holding = [host for host in joined if world.holds_data(host)]
         works = [host for host in holding if host.disk is None or host.disk.state is not DiskState.FAILED]
         wanted = min(world.options.backups + 1, len(works or holding))
+        # It leaves by itself, and callers that ask it then have no answer.
+        unmet += [
+            f"the disk of {host.member} has failed, and it has yet to leave"
+            for host in holding
+            if works and host not in works and not table.loads().get(host.running_node.this)
+        ]
         lacking = [p for p in range(table.partition_count) if table.replica_count(p) < wanted]
         if lacking:
             unmet.append(f"partitions {lacking} of table {table.version} have fewer than {wanted} replicas")
