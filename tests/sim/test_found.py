@@ -261,6 +261,7 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
         (1206, Profile.RESTART),  # no operator gave up a holder whose folder was cut where it was damaged
         (3864, Profile.OUTAGE),  # as 627: the folder had not heard of its partitions
         (627, Profile.RESTART),  # no operator started the process whose folder an empty partition waited for
+        (2387, Profile.RESTART),  # no operator emptied a copy of a folder that was damaged, too
         (3475, Profile.OUTAGE),  # an operator accepted a view, and the side that had the majority came back later
         (3621, Profile.OUTAGE),  # as 3475, and the other side was there before
     ],

@@ -111,6 +111,8 @@ class SimFolder(SimDisk):
         self._rests_until = 0
         """No further copy to this disk is drawn before as many other records are written as the last long one had: with small chunks a
         member would do nothing else."""
+        self.is_copied = False
+        """Whether there have been two of it."""
         self.gone_from: Millis | None = None
         """Since when what is written to it can be gone when its process ends: there is a copy, with which one begins; None: nothing can."""
         self._hurt_segment = -1

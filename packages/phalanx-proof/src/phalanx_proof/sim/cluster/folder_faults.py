@@ -50,6 +50,7 @@ class FolderFaults:
             theirs.put_back(mine.copy(self._world.now))
             other.has_lost_folder = True
             mine.gone_from = theirs.gone_from = self._world.now
+            mine.is_copied = theirs.is_copied = True
             return
         self._world.crash(host, fault.lasts_ms)
         mine.move()

@@ -114,7 +114,7 @@ class Host:
 
     def empty_copied_folder(self) -> bool:
         """Do so if there are two of this folder. Return whether there are."""
-        is_copied = self.folder is not None and self.folder.gone_from is not None
+        is_copied = self.folder is not None and self.folder.is_copied
         if is_copied:
             self.empty_folder()
         return is_copied
