@@ -96,3 +96,33 @@ def test_a_master_that_has_handed_over_the_votes_of_all_that_left_does_not_count
     c.advance(20_000)
     assert sorted(c.view("A")) == ["A", "B"]
     assert c.nodes["A"].membership.has_majority
+
+
+@pytest.mark.rows("DU-24", "DU-33")
+@pytest.mark.parametrize(("before", "rows", "leaves"), [("AB", "AA", "A"), ("ABC", "CA", "C")], ids=["master", "slave"])
+def test_who_leaves_a_cluster_that_waits_takes_its_vote_along_with_what_it_has_read(
+    before: str, rows: str, leaves: str
+) -> None:
+    """1. A, which has all in its folder, and C, which is new, wait for B. 2. A leaves for good. 3. With A's vote C had the majority, and
+    began everything empty. Or C leaves, which has a part: A had the majority without that."""
+    c = Cluster(has_folders=True, seeds="A", partition_count=2, backup_count=0)
+    for name in before:
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=[*rows])
+    c.put(leaves, c.key(0), VALUE)
+    c.settle()
+    c.crash(before)
+    for name in "AC":
+        c.start(name, seeds="AC")
+        c.advance(8_000)
+    assert c.views_of("AC") == ["AC", "AC"]
+    c.leave(leaves)
+    c.advance(8_000)
+    (stays,) = c.nodes
+    assert stays != leaves
+    assert not c.nodes[stays].membership.has_majority
+    c.start(leaves, seeds="AC")
+    c.start("B", seeds="AC")
+    c.stay_together("ABC")
+    assert c.get(c.replicas(stays)[0], c.key(0)) == VALUE

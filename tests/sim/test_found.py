@@ -319,6 +319,12 @@ def test_a_restart_uses_no_version_of_a_side_of_which_nobody_is_back() -> None:
     assert play(draw_options(334, Profile.POWER_CUTS)).events["PartitionsWoken"]
 
 
+@pytest.mark.rows("DU-33")
+def test_who_stays_when_the_only_one_with_data_leaves_a_cluster_that_waits_begins_nothing_empty() -> None:
+    """1. A, which has everything in its folder, waits for others with B, which has read nothing. 2. A leaves for good, and B had its vote."""
+    assert play(draw_options(3558, Profile.OUTAGE)).events["RestartWaits"]
+
+
 @pytest.mark.rows("DU-38")
 def test_members_go_where_one_stops_and_another_leaves_that_hold_the_same() -> None:
     """1. A is to be rid of all it holds, and B stops, which keeps what it holds. 2. Both hold a partition: B was to give that up, too, at

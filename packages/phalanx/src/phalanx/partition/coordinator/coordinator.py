@@ -399,12 +399,12 @@ class PartitionCoordinator:
         if any(side.table is not None for side in sides.values()) or self._local.this in sides:
             plan = self.restarting.consider(sides, now)
             if plan is None:
-                self._tell_waiting(now)
+                self._tell_waiting([member for member, side in sides.items() if side.table is not None], now)
                 return
             found = found._replace(table=plan.table or found.table)
         elif missing is not None:
             self.restarting.await_voters(missing)
-            self._tell_waiting(now)
+            self._tell_waiting((), now)
             return
         self._search = None
         self.restarting.forget()
@@ -415,13 +415,13 @@ class PartitionCoordinator:
         self._rebalancer.replan("the master changed")
         self.publication.publish(now)
 
-    def _tell_waiting(self, now: Millis) -> None:
-        """Say for whom the cluster waits, and ask those that join."""
+    def _tell_waiting(self, readers: Collection[MemberId], now: Millis) -> None:
+        """Say for whom the cluster waits, and ask those that join. `readers`: who has read a table from its folder."""
         if self._search is not None:
             self._search.asks_newcomers = True  # some can have no folder, and so this master
         self.restarting.tell(self.publication.joined(), now)
         self._installed.note_restart_wait(self.restarting.wait)
-        self.draining.tell_waiting(now)
+        self.draining.tell_waiting(readers, now)
 
     def _assign_first(self, now: Millis) -> None:
         if self._installed.is_assigned or not self.decides or not self._has_started or self._hold.holds(now):

@@ -48,20 +48,24 @@ class Draining:
         self.look_again_at: Millis | None = None
         """When to check again whether this member can leave; None: it can, does not want to, or answers of others tell."""
 
-    def tell_handed_over(self, now: Millis) -> None:
-        """Report which members that leave hold nothing that is needed, or that those that stop can end."""
-        if ready := self._may_leave(now):
+    def tell_handed_over(self, now: Millis, but: Collection[MemberId] = ()) -> None:
+        """Report which members that leave hold nothing that is needed, without some, or that those that stop can end."""
+        if ready := [member for member in self._may_leave(now) if member not in but]:
             self._out.tell(ReplicasHandedOver(tuple(ready), self._publication.table))
         if self._stops.wish.is_whole and self._may_stop(now):
             self._out.tell(StopsDue(tuple(sorted(self._eligible.stopping)), is_whole=True))
 
-    def tell_waiting(self, now: Millis) -> None:
+    def tell_waiting(self, readers: Collection[MemberId], now: Millis) -> None:
         """Let members go while the cluster waits for others: they have nothing to hand over. Who comes back keeps its vote: what it has
-        read can be needed.
+        read can be needed. So does who is to leave for good, and has read what nobody here can take over (`readers`):
+
+        1. A, which has all in its folder, waits with C, which is new, for B. 2. A leaves for good. 3. Had C its vote, it could begin
+        everything empty.
         """
-        if stopping := sorted(self._eligible.stopping):
-            self._out.tell(StopsDue(tuple(stopping), is_whole=False))
-        self.tell_handed_over(now)
+        ending = sorted(self._eligible.stopping.union(readers).intersection(self._eligible.leaving))
+        if ending:
+            self._out.tell(StopsDue(tuple(ending), is_whole=False))
+        self.tell_handed_over(now, but=ending)
 
     def _may_stop(self, now: Millis) -> bool:
         publication = self._publication
