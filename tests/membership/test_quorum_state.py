@@ -158,6 +158,19 @@ def test_an_old_folder_brings_no_vote_to_a_living_side() -> None:
         assert quorum.has_majority is votes
 
 
+@pytest.mark.rows("DU-29")
+def test_who_comes_back_votes_by_the_name_that_its_folder_gave_it() -> None:
+    a, b, back = MemberId("A"), MemberId("B"), MemberId("B2")
+    quorum = QuorumState(LocalContext(a, NodeConfig(), this_release(), Outbox()), None)
+    assert quorum.voters_besides(()) == set()
+    both = view("AB", 1)
+    quorum.on_view_made(both)
+    quorum.learn_history(back, VoterHistory(b, first_record(both)), None)
+    quorum.on_view_made(both.with_change(a, frozenset([b]), (back, MemberId("C"))))
+    assert quorum.voters_besides(()) == {"A", "B", "C"}
+    assert quorum.voters_besides([back]) == {"A", "C"}
+
+
 @pytest.mark.rows("DU-24")
 @pytest.mark.parametrize(
     ("folders", "has_folder", "here", "missing"),

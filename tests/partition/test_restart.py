@@ -189,6 +189,16 @@ def test_the_majority_of_the_last_stable_view_is_needed(present: str, lacks: boo
     assert (plan.lacks_majority, names(plan.absent_voters)) == (lacks, absent)
 
 
+@pytest.mark.rows("DU-29")
+@pytest.mark.parametrize(("others", "absent"), [("", "DE"), ("F", "DE"), ("D", "E"), ("DE", "")])
+def test_who_is_present_and_has_read_nothing_votes(others: str, absent: str) -> None:
+    """A has a table alone, and ends when it has admitted D and E. They are here, and no folder of theirs has a table."""
+    read = side("A", table_of("A"), (0, 1, "A", 1), view=stable("A"), pending="ADE")
+    plan = plan_restart({back("A"): read}, ids(others))
+    assert (plan.lacks_majority, names(plan.absent_voters)) == (absent == "DE", absent)
+    assert rows_of(table_in(plan)) == ["A"]
+
+
 def test_half_of_the_voters_are_no_majority() -> None:
     table = table_of("AB")
     plan = planned(side("A", table, (0, 1, "A", 1), view=stable("AB")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from phalanx.partition.coordinator.restarting import Restarting
 from phalanx.partition.recovery.restart import Restart as Plan
 from phalanx.partition.recovery.restart import plan_restart
 from phalanx.wire.event import Event
+from phalanx.wire.messages import TableUpdate
 from phalanx.wire.restart_events import ClusterRestarted, RestartWaits
 from phalanx.wire.table_messages import OwnerEpoch, RestartAwaited, StoredSide
 from support.harness import Cluster, address, lone_context, lone_id, lone_view, name_of
@@ -266,9 +267,9 @@ def test_by_an_operators_word_the_greatest_replica_that_is_here_comes_first() ->
 def test_a_plan_is_made_only_when_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
 
-    def plan(sides: Mapping[MemberId, StoredSide], *, is_accepted: bool) -> Plan:
+    def plan(sides: Mapping[MemberId, StoredSide], others: Collection[MemberId], *, is_accepted: bool) -> Plan:
         planned.append(len(sides))
-        return plan_restart(sides, is_accepted=is_accepted)
+        return plan_restart(sides, others, is_accepted=is_accepted)
 
     monkeypatch.setattr("phalanx.partition.coordinator.restarting.plan_restart", plan)
     restart = Restart()
@@ -327,3 +328,23 @@ def test_nobody_is_told_of_a_wait_that_is_over() -> None:
     assert restart.consider("B", 0) is None
     assert restart.consider("ABC", 1) is not None
     assert told_to(restart, "ABC", 1) == []
+
+
+@pytest.mark.rows("DU-29")
+def test_members_that_have_joined_and_got_no_table_are_not_waited_for_while_they_are_here() -> None:
+    """A, with data, admits B and C, and ends before they have its table. They go on waiting, and A comes back to them."""
+    c = Cluster(has_folders=True, seeds="A", partition_count=1, backup_count=0)
+    c.start("A")
+    c.advance(1_500)
+    c.assign(rows=["A"])
+    c.put("A", c.key(0), b"\0\0\0\0value")
+    c.swallow = lambda sender, receiver, message: isinstance(message, TableUpdate)
+    for name in "BC":
+        c.start(name)
+        c.advance(1_500)
+    assert c.views_of("ABC") == ["ABC"] * 3
+    c.crash("A")
+    c.swallow = lambda sender, receiver, message: False
+    c.start("A", seeds="BC")
+    c.stay_together("ABC")
+    assert c.get(c.replicas("B")[0], c.key(0)) == b"\0\0\0\0value"

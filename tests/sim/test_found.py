@@ -325,6 +325,14 @@ def test_who_stays_when_the_only_one_with_data_leaves_a_cluster_that_waits_begin
     assert play(draw_options(3558, Profile.OUTAGE)).events["RestartWaits"]
 
 
+@pytest.mark.rows("DU-29")
+@pytest.mark.parametrize(("seed", "profile"), [(3300, Profile.OUTAGE), (1013, Profile.RESTART)])
+def test_a_cluster_waits_for_nobody_that_is_here(seed: int, profile: Profile) -> None:
+    """1. A, with data, admits B and C, and ends before they have a table. 2. A comes back, and the three waited for B and C. 3. A ends
+    again: B and C, which are the majority, began everything empty."""
+    assert play(draw_options(seed, profile)).events["ClusterRestarted"]
+
+
 @pytest.mark.rows("DU-38")
 def test_members_go_where_one_stops_and_another_leaves_that_hold_the_same() -> None:
     """1. A is to be rid of all it holds, and B stops, which keeps what it holds. 2. Both hold a partition: B was to give that up, too, at

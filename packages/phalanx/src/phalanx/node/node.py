@@ -164,6 +164,7 @@ class Node:
             self._departures.of,
             self._has_entries,
             majority.quorum.missing_voters,
+            majority.quorum.voters_besides,
         )
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
         self.data_merging = DataMerging(orphaned, ownership, self.grid.follower, self.grid.copies)

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -370,6 +370,14 @@ class QuorumState:
         of, present = self._needed(footing, view)
         have_folders = self._has_folder or any(of.starts)
         return tuple(voter for voter in of.voters if voter not in present) if have_folders else None
+
+    def voters_besides(self, members: Collection[MemberId]) -> frozenset[MemberId]:
+        """Return for whom those vote that are present, without these members."""
+        view = self._view
+        there = (
+            {self._voices.get(each, each) for each in view.members if each not in members} if view is not None else ()
+        )
+        return frozenset(there)
 
     def _needed(self, footing: QuorumRecord, view: MembersView) -> tuple[QuorumView, frozenset[MemberId]]:
         """Return the view of which the present one needs the majority, and the voters that are here."""

@@ -62,6 +62,8 @@ class CoordinatorQuestions(NamedTuple):
     """Returns whether this member holds any entry."""
     missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None
     """As `QuorumState.missing_voters`."""
+    voters_besides: Callable[[Collection[MemberId]], frozenset[MemberId]] = lambda members: frozenset()
+    """As `QuorumState.voters_besides`."""
 
 
 class PartitionCoordinator:
@@ -69,7 +71,7 @@ class PartitionCoordinator:
 
     def __init__(self, local: LocalContext, installed_table: InstalledTable, questions: CoordinatorQuestions) -> None:
         self._local = local
-        self._missing_voters = questions.missing_voters
+        self._missing_voters, self._voters_besides = questions.missing_voters, questions.voters_besides
         self._out = local.out
         self._installed = installed_table
         self.publication = TablePublication(local, installed_table)
@@ -397,7 +399,7 @@ class PartitionCoordinator:
         # Who has left a cluster in good order founds no other one: those who stayed have the data.
         missing = self._missing_voters() if not found.table.is_assigned else None
         if any(side.table is not None for side in sides.values()) or self._local.this in sides:
-            plan = self.restarting.consider(sides, now)
+            plan = self.restarting.consider(sides, now, self._voters_besides(sides))
             if plan is None:
                 self._tell_waiting([member for member, side in sides.items() if side.table is not None], now)
                 return

@@ -7,7 +7,7 @@ then nothing is served, and time alone changes nothing: who is missing can have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.restart_wait import RestartWait
@@ -48,6 +48,8 @@ class Restarting:
         """Those that `_plan` is made of; empty: there is none."""
         self._missing: tuple[MemberId, ...] | None = None
         """The voters that were missing then."""
+        self._others: Collection[MemberId] = ()
+        """For whom those voted then that had read nothing."""
         self._plan = Restart(None, {}, (), False)
 
     def __repr__(self) -> str:
@@ -76,13 +78,16 @@ class Restarting:
         for member in view.others(self._this) if view.speaks(SENT_FROM_VERSION) else ():
             self._out.send(member, RestartAwaited(self.wait))
 
-    def consider(self, sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
-        """Return how the cluster goes on; None: it waits."""
+    def consider(
+        self, sides: Mapping[MemberId, StoredSide], now: Millis, others: Collection[MemberId] = ()
+    ) -> Restart | None:
+        """Return how the cluster goes on; None: it waits. `others`: as in `plan_restart`."""
         missing = self._missing_voters()
-        plan, is_new = self._plan, (tuple(sides.items()), missing) != (self._sides, self._missing)
+        known = tuple(sides.items()), others, missing
+        plan, is_new = self._plan, known != (self._sides, self._others, self._missing)
         if is_new:  # a plan looks at every partition, and a cluster can wait for days
-            plan = self._plan = _with_missing(plan_restart(sides, is_accepted=self._is_accepted), missing)
-            self._sides, self._missing = tuple(sides.items()), missing
+            plan = self._plan = _with_missing(plan_restart(sides, others, is_accepted=self._is_accepted), missing)
+            self._sides, self._others, self._missing = known
             self._tell_old(plan, sides)
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None

@@ -44,14 +44,19 @@ class Restart(NamedTuple):
     """Members whose folder is older than others know, with the start that these know of it."""
 
 
-def plan_restart(sides: Mapping[MemberId, StoredSide], *, is_accepted: bool = False) -> Restart:
+def plan_restart(
+    sides: Mapping[MemberId, StoredSide], others: Collection[MemberId] = (), *, is_accepted: bool = False
+) -> Restart:
     """Return how the cluster of these members can go on.
 
-    `sides`: present members to what each has read, at least one. `is_accepted`: an operator lets it go on without those that are absent.
+    `sides`: present members to what each has read, at least one. `others`: for whom those vote that are present, and have read nothing.
+    `is_accepted`: an operator lets it go on without those that are absent.
+
+    1. A has data, and admits B and C. 2. A ends before they have its table, and comes back: their votes are not in their folders.
     """
     footing = combine_records(side.history.footing for side in sides.values())
     without_vote, old = find_without_vote(sides, footing), find_old(sides, footing)
-    voters = frozenset(side.history.voter for member, side in sides.items() if member not in without_vote)
+    voters = frozenset(side.history.voter for member, side in sides.items() if member not in without_vote).union(others)
     left = {voter for side in sides.values() for voter in side.history.footing.left}
     latest = max((footing.stable, *footing.pending), key=lambda view: view.number)
     without_majority = find_lacking(footing, voters | left)
