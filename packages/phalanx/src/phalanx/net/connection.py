@@ -60,10 +60,6 @@ def listening_advice(error: Exception) -> str:
     return "choose another port, or 0 for any free one"
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 def reraise(error: BaseException) -> None:
     """Raise an error to the event loop, which logs it and continues."""
     raise error
@@ -93,8 +89,8 @@ class ConnectionGroup:
         self.dial: Dial = dial if dial is not None else Dialer(self.loop).dial
         self.flow: Flow[FrameConnection] = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
-        self.before_output: Callable[[], object] = _nothing
-        """Called before any bytes of this group's connections leave: what they tell of is to be on the disk first."""
+        self.before_output: Callable[[], object] | None = None
+        """Called before any bytes of this group's connections leave: what they tell of is to be on the disk first. None: there is no disk."""
         self.gathers_output: Callable[[], bool] | None = None
         """Returns whether `before_output` has something to do that takes a while: then what could be sent at once waits for the end of
         the turn, so that it is done once for all connections. None: never."""
@@ -269,7 +265,8 @@ class FrameConnection(asyncio.Protocol):
         transport = self.transport
         if not self._out or transport is None or self.is_closing or self._queued or transport.get_write_buffer_size():
             return
-        self._group.before_output()
+        if self._group.before_output is not None:
+            self._group.before_output()
         data = b"".join(self._out)
         self._out.clear()
         if self.is_closing:
@@ -290,7 +287,8 @@ class FrameConnection(asyncio.Protocol):
         out, transport = self._out, self.transport
         if not out or transport is None:
             return
-        self._group.before_output()
+        if self._group.before_output is not None:
+            self._group.before_output()
         if self.is_closing:
             pass  # nobody will get it
         elif self._records is not None:

@@ -234,7 +234,7 @@ class LocalAccess:
             return None
         may_write = now < grid.memory.alone_until and rules.are_writes_plain and not grid.parked.released
         leader = grid.leader
-        waits = leader.waits_for_sync(name, now)
+        waits = leader.log is not None and leader.waits_for_sync(name, now)
         may_write = may_write and (not waits or self._holds_for(leader))
         try:
             commands = CommandBytes(data, start, most, most_bytes, nil)
@@ -244,7 +244,8 @@ class LocalAccess:
             raise IndeterminateWrite(MEMBER_STOPPED) from error
         if done is not None and (done[3] or done[4]):
             grid.traffic.last_at = now
-            self.owes_sync = self.owes_sync or waits
+            if waits:
+                self.owes_sync = True
         return done
 
     def _find_for_write(self, node: Node, name: str, key: bytes, now: Millis) -> OwnedPartition | There:

@@ -188,8 +188,7 @@ class EndpointConnection(FrameConnection):
 
     def __init__(self, connections: EndpointConnections, spoken: Spoken, number: int) -> None:
         super().__init__(connections.group)
-        self._all = connections
-        self._host = connections.host
+        self._all, self._host = connections, connections.host
         self.spoken = spoken
         self.number = number
         self.sender = None
@@ -232,25 +231,17 @@ class EndpointConnection(FrameConnection):
         self._flush_is_due = True
         try:
             made = self._machine.received(data, self._host.now())
-            if self._local.owes_sync:
+            has_disk = self._group.before_output is not None
+            if has_disk and self._local.owes_sync:
                 self._owe_sync()
-            if (
-                type(made) is bytes
-                and not self._held.is_in_use
-                and not self._out
-                and self.transport is not None
-                and self._noted_part < 0
-                and not self._pauses
-            ):
+            transport, is_first = self.transport, not self._out and self._noted_part < 0 and not self._pauses
+            if is_first and type(made) is bytes and transport is not None and not (has_disk and self._held.is_in_use):
                 self._flush_is_due = False
-                gathers = self._group.gathers_output
-                if gathers is not None and gathers():
-                    self._queue_frame(made)
+                if has_disk:
+                    self._send_behind_log(made)
                 else:
                     self.written += len(made)
-                    self._group.before_output()
-                    if self.transport is not None and not self.is_closing:
-                        self.transport.write(made)
+                    transport.write(made)
                 if not self._is_backed_up:
                     return
             else:
@@ -260,6 +251,15 @@ class EndpointConnection(FrameConnection):
             self._failed(error)
         else:
             self.end_turn()
+
+    def _send_behind_log(self, made: bytes) -> None:
+        """Send what tells of records that the log has not written yet: at once, or with what else this turn makes."""
+        gathers = self._group.gathers_output
+        if gathers is not None and gathers():
+            self._queue_frame(made)
+        else:
+            self._out.append(made)
+            super().flush()
 
     def run_answered(self, number: int, outcome: Any) -> None:
         """Hand the outcome of what the machine asked for to it."""
@@ -369,7 +369,8 @@ class EndpointConnection(FrameConnection):
             return
         self._flush_is_due = False
         if self._out:
-            self._group.before_output()  # writes what they tell of, and asks for the sync
+            if self._group.before_output is not None:
+                self._group.before_output()  # writes what they tell of, and asks for the sync
             if not self.is_closing:
                 self._held.hold(b"".join(self._out))
             self._out.clear()
