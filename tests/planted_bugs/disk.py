@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from unittest.mock import patch
 
@@ -205,7 +205,7 @@ def restart_without_majority(node: Node) -> None:
     restarting = node.coordinator.restarting
     original = restarting.consider
 
-    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis, others: Collection[MemberId]) -> Restart | None:
         restarting.accept()
         return original(sides, now)
 
@@ -217,7 +217,7 @@ def restart_without_holders(node: Node) -> None:
     restarting = node.coordinator.restarting
     original = restarting.consider
 
-    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis, others: Collection[MemberId]) -> Restart | None:
         plan = plan_restart(sides)
         if plan.table is not None and plan.lacking and not plan.lacks_majority:
             restarting.forget()
@@ -252,8 +252,8 @@ def restart_with_the_same_versions(node: Node) -> None:
     restarting = node.coordinator.restarting
     original = restarting.consider
 
-    def consider(sides: Mapping[MemberId, StoredSide], now: Millis) -> Restart | None:
-        plan = original(sides, now)
+    def consider(sides: Mapping[MemberId, StoredSide], now: Millis, others: Collection[MemberId]) -> Restart | None:
+        plan = original(sides, now, others)
         if plan is None or (table := plan.table) is None:
             return plan
         rows = {
