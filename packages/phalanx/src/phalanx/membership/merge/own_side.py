@@ -70,6 +70,6 @@ class OwnSide:
             return False
         if stay_apart(self._founders(), message.founders):
             return False
-        # Perhaps one of them has divided its partitions: then it has a multiple.
-        small, large = sorted((theirs, self.partition_count))
+        # It has perhaps divided its partitions: then it has a multiple of what it began with. Both can have, in different ways.
+        small, large = sorted((theirs, config.partition_count))
         return small > 0 and large % small == 0 and self._state.members.isdisjoint(message.view.members)
