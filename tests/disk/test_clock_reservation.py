@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.clock import BEHIND_MS, COUNTER_BITS, ClockStart, GridClock
 from phalanx.common.ids import MemberId, Millis
 from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.clock_reservation import LEAST_LEFT_MS, RESERVED_MS, ClockReservation
@@ -41,7 +43,7 @@ class Member:
         return [at for at, records in self.written if any(isinstance(each.body, ClockReserved) for each in records)]
 
 
-def begin_again(scan_times: BlockTimes, written_by: str, records: list[LogRecord], at: StartTimes) -> GridClock:
+def restored(scan_times: BlockTimes, written_by: str, records: list[LogRecord], at: StartTimes) -> GridClock:
     """The clock of a process that starts with these records."""
     replay = Replay()
     for lsn, record in enumerate(records, 1):
@@ -51,6 +53,56 @@ def begin_again(scan_times: BlockTimes, written_by: str, records: list[LogRecord
     clock = GridClock(at.wall_ms - at.mono_ms)
     clock.restore(find_clock_start(found, replay, at))
     return clock
+
+
+def begin_again(scan_times: BlockTimes, written_by: str, records: list[LogRecord], at: StartTimes) -> GridClock:
+    """The clock of a process that starts with these records, where its cluster goes on."""
+    clock = restored(scan_times, written_by, records, at)
+    clock.pass_reserved(at.mono_ms)
+    return clock
+
+
+class PowerCut:
+    """A member grants tokens for 30 s, ten in a second, and loses power, and with it the end of its log."""
+
+    def __init__(self, lost_ms: Millis) -> None:
+        member = Member()
+        self.tokens = [member.grant(now) for now in range(0, 30_000, 100)]
+        self.kept = member.written[: len(self.tokens) - lost_ms // 100]
+
+    @property
+    def last_kept(self) -> int:
+        return self.tokens[len(self.kept) - 1]
+
+    def joins(self, after_ms: Millis, cluster_ms: Millis) -> GridClock:
+        """The clock of the process that starts so much later, once it has joined a cluster whose clock shows this."""
+        cut = self.kept[-1][0]
+        times, at = BlockTimes(self.last_kept, WALL + cut, cut), StartTimes("later boot", WALL + 30_000 + after_ms, 5)
+        clock = restored(times, "boot", [each for _, records in self.kept for each in records], at)
+        clock.adopt(cluster_ms << COUNTER_BITS, 5)
+        return clock
+
+
+@given(lost_ms=st.integers(0, 11_900), off_ms=st.integers(300, 60_000), delay_ms=st.integers(0, 300))
+def test_who_comes_back_to_its_cluster_takes_nobody_ahead_and_gives_no_stamp_twice(
+    lost_ms: Millis, off_ms: Millis, delay_ms: Millis
+) -> None:
+    """DU-27: the clocks of the others are as far as its own was, and have gone on; they hear of no reservation."""
+    power, shown = PowerCut(lost_ms), WALL + 30_000 + off_ms - delay_ms
+    clock = power.joins(off_ms, shown)
+    assert clock.read(5) == shown << COUNTER_BITS
+    assert clock.stamp(5) > power.tokens[-1]
+
+
+@given(lost_ms=st.integers(0, 11_900), off_ms=st.integers(BEHIND_MS, 60_000), behind_ms=st.integers(-5_000, 86_400_000))
+def test_who_comes_to_a_cluster_with_another_time_gives_no_stamp_twice(
+    lost_ms: Millis, off_ms: Millis, behind_ms: Millis
+) -> None:
+    """DU-27: 1. A side of a cut has a clock that is ahead, and loses power. 2. Its member comes to the other side. 3. What it had granted in
+    the end is neither on its disk nor behind the clock there."""
+    power = PowerCut(lost_ms)
+    clock = power.joins(off_ms, WALL + 30_000 + off_ms - behind_ms)
+    assert clock.stamp(5) > power.tokens[-1]
 
 
 @pytest.mark.parametrize("back_ms", [1_000, DAY, WALL])
@@ -114,4 +166,4 @@ def test_a_segment_reserves_anew() -> None:
 
 def test_an_empty_log_reserves_nothing() -> None:
     found = LogScan((), None, 0, False, None, (), None, None, (), ())
-    assert find_clock_start(found, Replay(), StartTimes("boot", 700, 100)) == (0, 600, 0)
+    assert find_clock_start(found, Replay(), StartTimes("boot", 700, 100)) == ClockStart(0, 0, 600, 0)

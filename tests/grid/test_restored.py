@@ -43,7 +43,7 @@ from support.masters import table_of
 
 A, NEXT = lone_id("A"), member_id(address("A"), "A2")
 OF = 3
-CLOCK = ClockStart(77, 5, 9)
+CLOCK = ClockStart(77, 77, 5, 9)
 TABLE = table_of("A", "A", "A")
 FOOTING = QuorumRecord(A, QuorumView(1, 1, A, (A,)), 1)
 JOINED = ViewRecord(lone_view("A", 1), FOOTING, A, A)
@@ -187,7 +187,7 @@ def test_a_new_member_holds_them_and_serves_none() -> None:
 
 def test_its_stamps_are_above_all_that_were_given() -> None:
     late = GridClock().read(0) + (1 << 50)
-    restoration, _ = restored(replay_of(*HELD), ClockStart(late, 0, 0))
+    restoration, _ = restored(replay_of(*HELD), ClockStart(late, late, 0, 0))
     assert restoration is not None
     assert node_with(restoration).clock.next(5) > late
 

@@ -65,7 +65,7 @@ def test_a_master_that_leaves_gives_away_the_votes_of_those_that_left_before_it(
     seen: list[ControlRecord] = [ViewRecord(view, footing, ids[0], ids[0])]
     records = [*seen, ClusterLeft(keeps=True)] if has_left else seen
     replay = read_back((number, LogRecord(each), 0) for number, each in enumerate(records, 1))
-    restored = restore(replay, ClockStart(0, 0, 0), ReplicaLog(len(records)))
+    restored = restore(replay, ClockStart(0, 0, 0, 0), ReplicaLog(len(records)))
     assert restored is not None
     memory = restored.carried.memory
     assert memory is not None

@@ -108,7 +108,7 @@ def test_a_failed_migration_changes_nothing_but_the_version_by_two(who: str) -> 
 def test_a_destination_that_committed_and_left_accepts_the_masters_table_when_it_is_back() -> None:
     a = Master("ABCD", "BC", versions=[4], targets=["DC"])
     d = follower("D", "A")
-    d.on_table_update(lone_id("A"), m.TableUpdate(a.table))
+    d.on_table_update(lone_id("A"), m.TableUpdate(a.table), 0)
     a.ready(0)
     ((_, commit),) = a.commits(0)
     assert d.refusal_to_commit(lone_id("A"), commit) is None
@@ -117,14 +117,14 @@ def test_a_destination_that_committed_and_left_accepts_the_masters_table_when_it
     a.targets = None
     a.view("ABC")
     assert a.table.version == 6
-    d.on_table_update(lone_id("A"), m.TableUpdate(a.table))
+    d.on_table_update(lone_id("A"), m.TableUpdate(a.table), 0)
     assert (rows_of(d.table), d.table.version, d.ahead) == (["BC"], 6, frozenset())
 
 
 @pytest.mark.rows("DL-23")
 def test_changes_alone_bring_a_destination_back_that_committed_what_was_taken_back() -> None:
     d = follower("D", "A")
-    d.on_table_update(lone_id("A"), m.TableUpdate(table_of("BC", versions=[4])))
+    d.on_table_update(lone_id("A"), m.TableUpdate(table_of("BC", versions=[4])), 0)
     d.commit(m.MigrationCommit(0, 4, step_of("BC", "DC"), m.RowChange(0, 5, 0, slots_of("DC")), 1, 7))
     assert (rows_of(d.table), d.installed_version) == (["DC"], 4)
     d.on_table_changes(lone_id("A"), m.TableChanges(4, 6, (m.RowChange(0, 6, 0, slots_of("BC")),), ()))
@@ -147,7 +147,7 @@ def test_a_destination_commits_only_what_follows_the_version_that_it_has() -> No
 
     def refusal(has: int, base: int, row: int, *, sender: str = "A") -> str:
         d = follower("D", "A")
-        d.on_table_update(a, m.TableUpdate(table_of("BC", versions=[has])))
+        d.on_table_update(a, m.TableUpdate(table_of("BC", versions=[has])), 0)
         commit = m.MigrationCommit(0, base, step, m.RowChange(0, row, 0, slots_of("DC")), 1, 7)
         return d.refusal_to_commit(lone_id(sender), commit) or ""
 
@@ -163,7 +163,7 @@ def test_a_destination_commits_only_what_follows_the_version_that_it_has() -> No
 def test_a_destination_says_twice_that_it_has_committed() -> None:
     """The master may have missed it the first time."""
     d = follower("D", "A")
-    d.on_table_update(lone_id("A"), m.TableUpdate(table_of("BC", versions=[4])))
+    d.on_table_update(lone_id("A"), m.TableUpdate(table_of("BC", versions=[4])), 0)
     commit = m.MigrationCommit(0, 4, step_of("BC", "DC"), m.RowChange(0, 5, 0, slots_of("DC")), 1, 7)
     d.commit(commit)
     assert d.refusal_to_commit(lone_id("A"), commit) is None

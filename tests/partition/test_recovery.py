@@ -203,7 +203,7 @@ def test_the_new_master_tells_all_what_it_has_rolled_back() -> None:
     a.hear("D", told(table_of("CD", versions=[4]), active=((0, 4),)))
     (ended,) = a.events_of(TableSearchEnded)
     assert (ended.table_version, ended.rolled_back) == (6, (0,))
-    update = m.TableUpdate(a.table, (m.CompletedMigration(0, 4, STEP, False),), a.installed.id)
+    update = a.update(m.CompletedMigration(0, 4, STEP, False))
     assert a.published() == [("C", update), ("D", update)]
     assert (a.rows, a.table.versions) == (["CD"], (6,))
 
@@ -243,10 +243,10 @@ def test_what_one_that_has_left_answered_does_not_count() -> None:
 @pytest.mark.rows("DL-10", "DL-11")
 def test_who_committed_ahead_of_a_table_keeps_its_row_when_an_older_table_comes() -> None:
     a, d = lone_id("A"), follower("D", "A", partition_count=2)
-    d.on_table_update(a, m.TableUpdate(table_of("BC", "CB", versions=[4, 7])))
+    d.on_table_update(a, m.TableUpdate(table_of("BC", "CB", versions=[4, 7])), 0)
     d.commit(m.MigrationCommit(0, 4, STEP, m.RowChange(0, 5, 0, slots_of("DC")), 1, 7))
-    d.on_table_update(a, m.TableUpdate(table_of("BC", "EB", versions=[4, 9])))
+    d.on_table_update(a, m.TableUpdate(table_of("BC", "EB", versions=[4, 9])), 0)
     assert (rows_of(d.table), d.table.versions) == (["DC", "EB"], (5, 9))
     assert (d.installed_version, d.ahead) == (13, frozenset({0}))
-    d.on_table_update(a, m.TableUpdate(table_of("DC", "EB", versions=[5, 9])))
+    d.on_table_update(a, m.TableUpdate(table_of("DC", "EB", versions=[5, 9])), 0)
     assert (rows_of(d.table), d.installed_version, d.ahead) == (["DC", "EB"], 14, frozenset())

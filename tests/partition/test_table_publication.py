@@ -69,7 +69,7 @@ def test_one_who_joins_is_told_the_outcomes_that_others_wait_for() -> None:
     a.view("ABCDE")
     a.confirm("E", -1)
     (update,) = a.sent_to("E", m.TableUpdate)
-    assert update == m.TableUpdate(a.table, a.installed_table.completed, a.installed.id)
+    assert update == a.update(*a.installed_table.completed)
     assert a.outcomes() == [(0, 4, True)]
 
 
@@ -86,20 +86,20 @@ def remembered(member: InstalledTable) -> tuple[m.CompletedMigration, ...]:
 @pytest.mark.rows("DL-26", "DL-24")
 def test_a_member_remembers_the_outcomes_of_the_latest_table_and_no_others() -> None:
     a, b = lone_id("A"), follower("B", "A", partition_count=2)
-    b.on_table_update(a, m.TableUpdate(table_of("DC", "CB", versions=[5, 7]), (MOVED,)))
+    b.on_table_update(a, m.TableUpdate(table_of("DC", "CB", versions=[5, 7]), (MOVED,)), 0)
     assert remembered(b) == (MOVED,)
     b.on_table_changes(a, m.TableChanges(12, 14, (m.RowChange(1, 9, 0, slots_of("CB")),), (MOVED, FAILED)))
     assert remembered(b) == (MOVED, FAILED)
     b.on_table_changes(a, m.TableChanges(14, 15, (m.RowChange(0, 6, 0, slots_of("DB")),), (FAILED,)))
     assert remembered(b) == (FAILED,)
-    b.on_table_update(a, m.TableUpdate(b.table))
+    b.on_table_update(a, m.TableUpdate(b.table), 0)
     assert remembered(b) == (), "the master has forgotten them: all know"
 
 
 @pytest.mark.rows("DL-26", "DL-07")
 def test_changes_that_a_member_cannot_apply_change_nothing_it_remembers() -> None:
     a, b = lone_id("A"), follower("B", "A", partition_count=2)
-    b.on_table_update(a, m.TableUpdate(table_of("DC", "CB", versions=[5, 7]), (MOVED,)))
+    b.on_table_update(a, m.TableUpdate(table_of("DC", "CB", versions=[5, 7]), (MOVED,)), 0)
     before = b.table
     missed = m.TableChanges(14, 15, (m.RowChange(0, 6, 0, slots_of("DB")),), (FAILED,))
     b.on_table_changes(a, missed)
@@ -116,7 +116,7 @@ def test_a_member_that_cannot_apply_changes_gets_the_whole_table() -> None:
     finish(a, 0)
     a.forget_sent()
     a.hear("C", m.TableAck(3, is_behind=True))
-    assert a.sent == [("C", m.TableUpdate(a.table, a.installed_table.completed, a.installed.id))]
+    assert a.sent == [("C", a.update(*a.installed_table.completed))]
 
 
 @pytest.mark.rows("DL-04")
@@ -126,7 +126,7 @@ def test_the_whole_table_is_published_to_all_at_every_interval() -> None:
     a.advance(4_999)
     assert a.sent == []
     a.advance(1)
-    assert a.sent == [(name, m.TableUpdate(a.table, (), a.installed.id)) for name in "BCD"]
+    assert a.sent == [(name, a.update()) for name in "BCD"]
 
 
 @pytest.mark.rows("DL-04")
@@ -141,7 +141,7 @@ def test_a_publication_that_a_member_missed_is_repeated_but_not_one_on_its_way()
     a.confirm("B", 5)
     a.confirm("C", 4)
     assert a.sent_to("B") == []
-    assert a.sent_to("C") == [m.TableUpdate(a.table, a.installed_table.completed, a.installed.id)]
+    assert a.sent_to("C") == [a.update(*a.installed_table.completed)]
 
 
 @pytest.mark.rows("DL-04", "DL-20")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from random import Random
 from unittest.mock import patch
 
+import msgspec
+
+from phalanx.common.clock import ClockStart
 from phalanx.common.ids import MemberId, Millis
 from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.log_index import LogIndex
@@ -129,15 +132,15 @@ class _KeepsTheNewest(SimFolder):
 
 
 class _BeginsClocksAnew(World):
-    """A process begins with the clock of its machine, whatever its folder says."""
+    """A process begins with the clock of its machine, whatever its folder says, and tells nobody what that has reserved."""
 
     def _new_node(
         self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
     ) -> Node:
-        node = super()._new_node(host, this, after, restoration)
-        if after is None:
-            node.clock.offset_ms, node.clock._last = host.wall_ms, 0
-        return node
+        if restoration is not None and (read := restoration.kept.restored) is not None:
+            side = msgspec.structs.replace(read.side, seen_ms=0)
+            restoration.kept.restored = read._replace(side=side, clock=ClockStart(0, 0, host.wall_ms, 0))
+        return super()._new_node(host, this, after, restoration)
 
 
 DISK_WORLDS: dict[str, type[World]] = {

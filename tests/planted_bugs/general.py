@@ -12,7 +12,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.progress import StreamState
-from phalanx.machine.routes import route, route_untimed
+from phalanx.machine.routes import route
 from phalanx.membership.role import Role
 from phalanx.membership.state import Installed
 from phalanx.node.node import Node
@@ -56,16 +56,16 @@ def keep_own_settings(node: Node) -> None:
     installed_table = node.installed_table
     original = installed_table.on_table_update
 
-    def on_table_update(sender: MemberId, message: m.TableUpdate) -> None:
+    def on_table_update(sender: MemberId, message: m.TableUpdate, now: Millis) -> None:
         own = (
             installed_table.table.maps
             if not installed_table.table.version and not message.table.version
             else message.table.maps
         )
-        original(sender, structs.replace(message, table=structs.replace(message.table, maps=own)))
+        original(sender, structs.replace(message, table=structs.replace(message.table, maps=own)), now)
 
     replace(installed_table, "on_table_update", on_table_update)
-    node._handlers.update([route_untimed(m.TableUpdate, on_table_update)])
+    node._handlers.update([route(m.TableUpdate, on_table_update)])
 
 
 def promote_without_table(node: Node) -> None:

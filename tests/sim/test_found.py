@@ -338,3 +338,22 @@ def test_members_go_where_one_stops_and_another_leaves_that_hold_the_same() -> N
     """1. A is to be rid of all it holds, and B stops, which keeps what it holds. 2. Both hold a partition: B was to give that up, too, at
     once with all that it had, and A waited for that."""
     assert play(draw_options(736, Profile.RESTART)).events["LeaveStarted"]
+
+
+@pytest.mark.rows("DU-27")
+@pytest.mark.parametrize(
+    ("seed", "profile"),
+    [
+        (83, Profile.RESTART),
+        (891, Profile.RESTART),
+        *(
+            pytest.param(seed, Profile.RESTART, marks=pytest.mark.long)
+            for seed in (849, 1169, 1202, 1360, 1437, 1458, 1488)
+        ),
+        pytest.param(3322, Profile.OUTAGE, marks=pytest.mark.long),
+    ],
+)
+def test_what_a_side_wrote_before_does_not_win_because_a_member_started_again(seed: int, profile: Profile) -> None:
+    """1. A loses power, starts again within seconds, and joins B, which runs: the clocks of both were up to 20 s ahead from then on. 2. A cut
+    parts them from C. 3. What they had written before won over what was written later at C."""
+    play(draw_options(seed, profile))

@@ -64,7 +64,7 @@ RESTARTS = (
 
 UNIQUE = {
     "restart-with-the-same-versions": (Profile.OUTAGE, "a restart uses no version of a row again"),
-    "begin-clocks-anew": (Profile.RESTART, "stamps grow over restarts"),
+    "begin-clocks-anew": (Profile.OUTAGE, "stamps grow over restarts"),
     "keep-a-segment": (Profile.RESTART, "a log is no longer than what is needed"),
     "forget-what-is-kept": (Profile.RESTART, "nothing that is needed is removed with a segment"),
     "remove-segments-before-the-sync": (Profile.RESTART, "nothing that is needed is removed with a segment"),

@@ -143,6 +143,8 @@ class Cluster:
         self._has_folders = has_folders
         self._without_folders = without_folders
         self._stamps: dict[str, int] = {}
+        self.reserved: dict[str, int] = {}
+        """Name to the greatest stamp that its log has reserved: a process that begins takes the power for cut."""
         self.finished: dict[str, Finished] = {}
         """How the latest incarnation of a member ended."""
         self.replies: dict[int, m.Reply] = {}
@@ -180,7 +182,8 @@ class Cluster:
         if self._has_folders and name not in self._without_folders:
             written = self.folders.setdefault(name, [])
             log = ReplicaLog(written[-1][0] if written else 0, store=StoreStart(name, number))
-            clock = ClockStart(self._stamps.get(name, 0), 0, 0)
+            last = self._stamps.get(name, 0)
+            clock = ClockStart(last, max(last, self.reserved.get(name, 0)), 0, 0)
             after_log = restore(read_back(written), clock, log) if after is None else None
         origin = after or after_log
         node = self.nodes[name] = Node(

@@ -65,6 +65,9 @@ class HeldReplicas:
     def __init__(self, config: NodeConfig) -> None:
         self.table = unassigned_table(config.partition_count, config.map_plan)
 
+    def observe_clock(self, shown: int, now: int) -> None:
+        """Note nothing: these members have no clock."""
+
     def stored(self) -> None:
         """Return nothing: there is no folder."""
 
@@ -122,7 +125,7 @@ class Master:
         self.told: list[Any] = []
         """What it has sent and recorded, in one order."""
         self._out = Outbox()
-        local = LocalContext(self.this, config, this_release(), self._out, GridClock())
+        local = self._local = LocalContext(self.this, config, this_release(), self._out, GridClock())
         self.installed_table = InstalledTable(self.this, config, self._out, HeldReplicas(config))
         self.coordinator = PartitionCoordinator(local, self.installed_table, CoordinatorQuestions())
         self._view_version, self._cluster_version = 0, cluster_version
@@ -130,6 +133,10 @@ class Master:
         found = table_of(*rows, versions=versions, backups=config.backup_count)
         for name in [name for name in members[1:] if name not in silent]:
             self.hear(name, m.FetchedTable(1, found))
+
+    def update(self, *completed: m.CompletedMigration) -> m.TableUpdate:
+        """What it publishes now as a whole."""
+        return m.TableUpdate(self.table, completed, self.installed.id, self._local.read_clock(self.now))
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 

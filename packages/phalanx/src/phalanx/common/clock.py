@@ -32,6 +32,9 @@ COUNTER_BITS = 16
 MAX_STAMP = 2**63 - 1
 MAX_AHEAD_MS: Millis = 100 * 365 * 86_400_000
 """A clock that is further ahead of one's own is none: a hundred years."""
+BEHIND_MS: Millis = 1_000
+"""A cluster whose clock is further behind that of a process that joins it has another time. Messages and clocks that run at other rates make
+less than that, and no machine starts again within it."""
 
 
 _PACK = struct.Struct(">Q").pack
@@ -56,7 +59,9 @@ class ClockStart(NamedTuple):
     """Where the clock of a process begins that has read a folder."""
 
     last_stamp: int
-    """The greatest stamp that an earlier process can have given; 0: none was."""
+    """The greatest stamp on the disk; 0: there is none."""
+    reserved: int
+    """The greatest stamp that an earlier process can have given: the disk can have lost it."""
     offset_ms: Millis
     """How far the clock is ahead of `now`: it has gone on while no process ran."""
     off_ms: Millis
@@ -66,7 +71,7 @@ class ClockStart(NamedTuple):
 class GridClock:
     """The clock of one incarnation of one member."""
 
-    __slots__ = ("_last", "offset_ms")
+    __slots__ = ("_last", "_reserved", "offset_ms")
 
     def __init__(self, offset_ms: Millis = 0) -> None:
         """`offset_ms`: how far the wall clock is ahead of `now`; what would be before its beginning, is its beginning."""
@@ -74,6 +79,8 @@ class GridClock:
         """How far this clock is ahead of `now`."""
         self._last = 0
         """The greatest stamp that was given or observed."""
+        self._reserved = 0
+        """The greatest stamp that an earlier process can have given; 0: there was none."""
 
     def __repr__(self) -> str:
         return f"GridClock(offset_ms={self.offset_ms}, last={self._last})"
@@ -113,20 +120,31 @@ class GridClock:
         1. A cut parts A and B. 2. C, whose wall clock is an hour ahead, joins A. 3. Did it take A along, all that is
         written at A from then on would win over what is written later at B; and what A remembers of removals would seem
         an hour older than it is.
+
+        So what its log has reserved does not count, either: the members heard its clock, and theirs have gone on. Did it count, a process
+        that starts again would set all their clocks ahead. But where the cluster has another time, and an earlier one, nobody has
+        gone beyond the stamps that the disk has lost (DU-27).
         """
         if 0 < stamp <= MAX_STAMP:
+            if (stamp >> COUNTER_BITS) + BEHIND_MS < now + self.offset_ms:
+                self._last = max(self._last, self._reserved)
             self.offset_ms = (stamp >> COUNTER_BITS) - now
             self._last = max(self._last, stamp)
 
     def restore(self, start: ClockStart) -> None:
-        """Go on where the process was before it was started again. Its wall clock no longer counts.
+        """Go on where the process before this one was, by what its disk has. The wall clock no longer counts.
 
         1. The wall clock of A is an hour ahead of the cluster's. 2. All members are switched off, and A comes back as the master. 3. Did
         its wall clock count, what is remembered of removals would seem an hour older than it is. 4. Was it set back, all stamps
         would be of one millisecond until it has made up for that.
         """
         self._last = max(self._last, start.last_stamp)
+        self._reserved = start.reserved
         self.offset_ms = start.offset_ms
+
+    def pass_reserved(self, now: Millis) -> None:
+        """Give no stamp that an earlier process can have given: no cluster runs whose clock is beyond those that its disk has lost."""
+        self.observe(self._reserved, now)
 
     def observe(self, stamp: int, now: Millis) -> bool:
         """Follow a stamp of another member's clock, or of a stored value. Return False for a stamp that no clock can show."""

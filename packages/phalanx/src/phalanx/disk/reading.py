@@ -118,9 +118,8 @@ def find_clock_start(found: LogScan, replay: Replay, at: StartTimes) -> ClockSta
     Within one boot nothing that was written is lost. Else the end can be lost, and stamps that were given until then with it.
     """
     if found.newest is None or found.times is None:
-        return ClockStart(0, at.wall_ms - at.mono_ms, 0)
+        return ClockStart(0, 0, at.wall_ms - at.mono_ms, 0)
     boot_id, shown = found.newest.boot_id, found.times.clock
-    last = shown if boot_id == at.boot_id else max(shown, replay.index.reserved)
+    reserved = shown if boot_id == at.boot_id else max(shown, replay.index.reserved)
     off_ms = at.time_since(found.times, boot_id)
-    begin_ms = max((shown >> COUNTER_BITS) + off_ms, last >> COUNTER_BITS)
-    return ClockStart(last, begin_ms - at.mono_ms, off_ms)
+    return ClockStart(shown, reserved, (shown >> COUNTER_BITS) + off_ms - at.mono_ms, off_ms)

@@ -120,7 +120,7 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
     for replica in (*replay.replicas.values(), *kept.all_replicas()):
         replica.deduplication.forget_times()
     side = StoredSide(
-        known.members, history, known.table, positions_of(replay.replicas), start, clock.last_stamp >> COUNTER_BITS,
+        known.members, history, known.table, positions_of(replay.replicas), start, clock.reserved >> COUNTER_BITS,
         known.had_table, known.lacks_majority, known.incarnations, tuple(MemberId(each.member) for each in known.away),
     )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from phalanx.common.clock import GridClock
+from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -59,6 +61,13 @@ class LocalContext(msgspec.Struct, frozen=True):
         """Take over the cluster's clock from the master that has admitted this member."""
         if self.clock is not None:
             self.clock.adopt(shown, now)
+
+    def pass_reserved(self, sides: Iterable[StoredSide], now: Millis) -> None:
+        """Give no stamp that the processes before can have given which have left this, or what this process has read (DU-27)."""
+        if self.clock is not None:
+            self.clock.pass_reserved(now)
+            for side in sides:
+                self.clock.observe((side.seen_ms + 1) << COUNTER_BITS, now)
 
     def observe_clock(self, shown: int, now: Millis) -> None:
         """Note what the clock of a member of this cluster shows."""

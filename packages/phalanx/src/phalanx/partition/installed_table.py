@@ -60,6 +60,9 @@ class Replicas(Protocol):
     def stored(self) -> StoredSide | None:
         """Return what was read from the folder and no cluster has taken up yet; None: nothing."""
 
+    def observe_clock(self, shown: int, now: Millis) -> None:
+        """Note what the master's clock shows: who owns partitions by its table gives greater stamps."""
+
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
         """Begin or end a migration as owner, as the master of the installed table orders."""
 
@@ -124,7 +127,7 @@ class InstalledTable:
 
     def routes(self) -> Routes:
         return (
-            route_untimed(TableUpdate, self.on_table_update),
+            route(TableUpdate, self.on_table_update),
             route_untimed(TableChanges, self.on_table_changes),
             route_untimed(FetchTable, self.on_fetch_table),
             route_untimed(RestartAwaited, self.on_restart_awaited),
@@ -175,10 +178,11 @@ class InstalledTable:
 
     # --- tables of the master --------------------------------------------------------------------------------------
 
-    def on_table_update(self, sender: MemberId, message: TableUpdate) -> None:
+    def on_table_update(self, sender: MemberId, message: TableUpdate, now: Millis) -> None:
         """Install the whole table if it comes from this member's master, and acknowledge it."""
         if not self._is_for_this_member(sender, message):
             return
+        self._replicas.observe_clock(message.clock, now)
         self.completed = message.completed
         if sender != self.confirmed_by:
             self.confirmed_by = sender

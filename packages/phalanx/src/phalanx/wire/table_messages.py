@@ -77,6 +77,8 @@ class TableUpdate(WireMessage, tag=30, frozen=True):
     completed: tuple[CompletedMigration, ...] = ()
     view: ViewId = ViewId()
     """The view for which the table was made: without it a member cannot know why the table lacks members."""
+    clock: int = 0
+    """As in `Heartbeat`: an owner that goes on in a cluster that was switched off gives no stamp below it."""
 
 
 class TableChanges(WireMessage, tag=52, frozen=True):
@@ -109,7 +111,8 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     start: int = 0
     """How often a process has started with the folder: that of the present one; 0: unknown."""
     seen_ms: Millis = 0
-    """When it was written last, by the clock of the grid, since 1970; after a power cut up to ten seconds later."""
+    """When it was written last, by the clock of the grid, since 1970; after a power cut up to 20 s later: no
+    stamp that was given is greater."""
     had_table: bool = False
     """Whether any incarnation that has written the folder had a table with owners: without one it was given no partition."""
     lacks_majority: bool = False

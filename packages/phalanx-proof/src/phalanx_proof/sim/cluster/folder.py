@@ -129,6 +129,8 @@ class SimFolder(SimDisk):
         """What the clock of the machine showed when the last block was written."""
         self._last_clock = 0
         """The clock of the grid by the last block that the present process has read; 0: it has read none."""
+        self.is_clock_judged = True
+        """Whether the clock of the present process was judged."""
         self.cut_records = 0
         """How many records that were written have been cut off since the beginning."""
         self._starts = 0
@@ -450,7 +452,8 @@ class SimFolder(SimDisk):
         return f"nothing needs segments {extra}" if extra else ""
 
     def judge_clock(self, next_stamp: int) -> None:
-        """Judge the first stamp that the process which has read the folder would give."""
+        """Judge the first stamp that the process which has read the folder can give: its cluster has a table with owners."""
+        self.is_clock_judged = True
         if why := self.watch.why_clock_is_wrong(next_stamp, self._last_clock):
             self.violations.append((STAMPED, why))
 
@@ -458,6 +461,7 @@ class SimFolder(SimDisk):
         """Judge what was read, and go on from there."""
         last = found.end.lsn - 1 if found.end is not None else 0
         self._last_clock = found.times.clock if found.times is not None else 0
+        self.is_clock_judged = False
         self.wrong = ""
         # If all that a segment had was in one sector, it looks like one that was never used.
         is_noticed = found.torn is not None or self._hurt_segment in found.unused

@@ -42,6 +42,8 @@ class HostDisks:
     def write(self, host: Host, node: Node) -> Crash | None:
         """Write what a member has logged, and plan its sync. Return how the process ends within that; None: it goes on."""
         disk = known(host.disk, "the host has a disk", host=host)
+        if host.folder is not None and not host.folder.is_clock_judged and node.installed_table.is_assigned:
+            host.folder.judge_clock(node.clock.next(host.clock(self._queue.now)))
         try:
             if disk.log.has_new:
                 disk.write(self._queue.now, self._times(host, node))
@@ -114,8 +116,6 @@ class HostDisks:
 
     def begin_log(self, host: Host, folder: SimFolder, node: Node) -> Crash | None:
         """Begin the log of a process that has read its folder. Return how the process ends within that; None: it goes on."""
-        folder.judge_clock(node.clock.next(host.clock(self._queue.now)))
-        self._tell_wrong(host, folder)
         try:
             folder.begin_log(self._queue.now, node.this, self._times(host, node))
         except Crash as crash:

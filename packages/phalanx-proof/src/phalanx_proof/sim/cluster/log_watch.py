@@ -2,7 +2,8 @@
 
 * When segments are removed, what is synced then gives without them the replicas of all records up to there (DU-12). So much is sure even
   if the machine loses power in this moment, and nobody has to lose power to find it.
-* The clock of each process is ahead of all stamps that the log has ever had, also of those that a power cut has taken (DU-27).
+* When a process can give stamps, because its cluster has a table with owners, its clock is ahead of all that the log has ever had, also
+  of those that a power cut has taken (DU-27).
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class PartitionCoordinator:
     def on_table_request(self, sender: MemberId, message: TableRequest, now: Millis) -> None:
         if self.decides:
             self._assign_first(now)
-            self.publication.tell_all(sender)
+            self.publication.tell_all(sender, now)
 
     def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
         if self._search is not None:
@@ -237,7 +237,7 @@ class PartitionCoordinator:
         """Note which table a member has, and continue what waited for that."""
         if not self.decides:
             return
-        is_new = self.publication.on_ack(sender, message)
+        is_new = self.publication.on_ack(sender, message, now)
         self.dormant.on_ack(sender, message)
         self.redundancy.note(now)
         self.replacement.go_on(now)
@@ -395,9 +395,10 @@ class PartitionCoordinator:
         if self._search is None or not self._search.is_over():
             return
         found = self._search.result()
-        sides = self._search.stored_sides() if not found.table.is_assigned else {}
+        is_running = found.table.is_assigned
+        sides = self._search.stored_sides() if not is_running else {}
         # Who has left a cluster in good order founds no other one: those who stayed have the data.
-        missing = self._missing_voters() if not found.table.is_assigned else None
+        missing = self._missing_voters() if not is_running else None
         if any(side.table is not None for side in sides.values()) or self._local.this in sides:
             plan = self.restarting.consider(sides, now, self._voters_besides(sides))
             if plan is None:
@@ -410,6 +411,8 @@ class PartitionCoordinator:
             return
         self._search = None
         self.restarting.forget()
+        if not is_running:
+            self._local.pass_reserved(sides.values(), now)
         rolled_back = tuple(state.partition for state in found.rolled_back)
         self._out.record(TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
         self._installed.lead(found.completed, found.table)

@@ -45,6 +45,7 @@ class TablePublication:
         self.this = local.this
         self._interval_ms = local.config.publish_interval_ms
         self._retry_ms = local.config.retry_interval_ms
+        self._local = local
         self._out = local.out
         self._installed = installed_table
         self.view: MembersView | None = None
@@ -162,7 +163,7 @@ class TablePublication:
         table, completed, view = self.table, self.outcomes, self.joined()
         message: TableUpdate | TableChanges
         if now >= self._next_at or self._published < 0:
-            message = TableUpdate(table, completed, view.id)
+            message = TableUpdate(table, completed, view.id, self._local.read_clock(now))
         else:
             rows = tuple(change_of(partition, table.row(partition)) for partition in self._changed)
             message = TableChanges(self._published, table.version, rows, completed, view.id)
@@ -173,9 +174,10 @@ class TablePublication:
         for member in self.others:
             self._out.send(member, message)
 
-    def tell_all(self, member: MemberId) -> None:
+    def tell_all(self, member: MemberId, now: Millis) -> None:
         """Send the whole table to a member that misses something."""
-        self._out.send(member, TableUpdate(self.table, self.outcomes, self.joined().id))
+        update = TableUpdate(self.table, self.outcomes, self.joined().id, self._local.read_clock(now))
+        self._out.send(member, update)
 
     # --- which member has which version ----------------------------------------------------------------------------
 
@@ -184,14 +186,14 @@ class TablePublication:
         is_new = self.note_confirmed(member, version)
         # What was published a moment ago is still on its way.
         if version < self._published and (is_new or now >= self._published_at + self._retry_ms):
-            self.tell_all(member)
+            self.tell_all(member, now)
         return is_new
 
-    def on_ack(self, member: MemberId, message: TableAck) -> bool:
+    def on_ack(self, member: MemberId, message: TableAck, now: Millis) -> bool:
         """Note which version a member has; send it what it lacks. Return True if the member is new."""
         is_new = self.note_confirmed(member, message.version)
         if message.is_behind:
-            self.tell_all(member)
+            self.tell_all(member, now)
         self._evict()
         return is_new
 
