@@ -214,14 +214,14 @@ def test_a_site_goes_on_without_any_member_and_with_one_that_comes(caplog: pytes
 
 
 def test_a_member_that_goes_while_it_is_used_costs_one_call() -> None:
-    options = {"IGNORE_ERRORS": True, "CALL_TIMEOUT": 0.3, "RETRY_AFTER": 600}
+    options = {"IGNORE_ERRORS": True, "CALL_TIMEOUT": 2.0, "RETRY_AFTER": 600}
     with phalanx.start_member_in_thread(phalanx.Config(port=0)) as member:
         cache = PhalanxCache(member.address, {"OPTIONS": options})
         cache.set("k", 1)
         assert cache.get("k") == 1
     began = time.monotonic()
     assert [cache.get("k", "made here") for _ in range(200)] == ["made here"] * 200
-    assert time.monotonic() - began < 200 * 0.3 / 2
+    assert time.monotonic() - began < 200 * 2.0 / 2
 
 
 def test_the_other_backends_go_on_as_empty_caches() -> None:
