@@ -7,7 +7,6 @@ the majority, every member has it, and a lease, unless votes are gone for good.
 
 from __future__ import annotations
 
-from phalanx.common.disk_state import DiskState
 from phalanx.common.ids import Millis
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.world import World
@@ -39,7 +38,7 @@ def find_unmet(world: World, workload: Workload, *, needs_majority: bool) -> lis
 def _has_only_disk(host: Host, running: list[Host], world: World) -> bool:
     """Tell whether a member keeps what it holds, until another one comes, because the disks of all others have failed (DU-41)."""
     others = [other for other in running if other is not host and other.has_joined and world.holds_data(other)]
-    have_failed = [other.disk is not None and other.disk.state is DiskState.FAILED for other in others]
+    have_failed = [other.has_failed_disk for other in others]
     return world.holds_data(host) and bool(others) and all(have_failed)
 
 
@@ -86,7 +85,7 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
             unmet.append(f"{host.member} has migrations to do: {host.running_node.coordinator.migrations}")
     if table is not None and table.is_assigned:
         holding = [host for host in joined if world.holds_data(host)]
-        works = [host for host in holding if host.disk is None or host.disk.state is not DiskState.FAILED]
+        works = [host for host in holding if not host.has_failed_disk]
         wanted = min(world.options.backups + 1, len(works or holding))
         # It leaves by itself, and callers that ask it then have no answer.
         unmet += [

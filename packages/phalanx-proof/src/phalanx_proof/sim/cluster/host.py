@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.common.disk_state import DiskState
 from phalanx.common.former_incarnation import DataHandover
 from phalanx.common.ids import NEVER, Address, MemberId, Millis, Target
 from phalanx.common.invariant import known
@@ -132,6 +133,11 @@ class Host:
     @property
     def has_joined(self) -> bool:
         return self.node is not None and self.node.membership.view is not None
+
+    @property
+    def has_failed_disk(self) -> bool:
+        """Whether the process that runs here has lost its disk."""
+        return self.disk is not None and self.disk.state is DiskState.FAILED
 
 
 class Channel:

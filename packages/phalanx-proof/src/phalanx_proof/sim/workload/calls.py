@@ -11,7 +11,6 @@ from random import Random
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data
-from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -211,7 +210,7 @@ class Workload:
         """Read every key once, at one member after another."""
         joined = [host for host in self._world.hosts if host.has_joined]
         # One whose disk has failed leaves when it holds nothing, and ends its calls.
-        hosts = [host for host in joined if host.disk is None or host.disk.state is not DiskState.FAILED] or joined
+        hosts = [host for host in joined if not host.has_failed_disk] or joined
         for index, key in enumerate(self.keys):
             self.final[key] = self._ask(hosts[index % len(hosts)], "get", (key,))
 

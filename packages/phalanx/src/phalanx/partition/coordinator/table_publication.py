@@ -160,13 +160,13 @@ class TablePublication:
 
     def publish(self, now: Millis) -> None:
         """Publish the table: the changes to members that have the previous version, the whole table to others."""
-        table, completed, view = self.table, self.outcomes, self.joined()
+        table = self.table
         message: TableUpdate | TableChanges
         if now >= self._next_at or self._published < 0:
-            message = TableUpdate(table, completed, view.id, self._local.read_clock(now))
+            message = self._whole(now)
         else:
             rows = tuple(change_of(partition, table.row(partition)) for partition in self._changed)
-            message = TableChanges(self._published, table.version, rows, completed, view.id)
+            message = TableChanges(self._published, table.version, rows, self.outcomes, self.joined().id)
         self.due_at = None
         self._changed.clear()
         self._next_at = now + self._interval_ms
@@ -176,8 +176,10 @@ class TablePublication:
 
     def tell_all(self, member: MemberId, now: Millis) -> None:
         """Send the whole table to a member that misses something."""
-        update = TableUpdate(self.table, self.outcomes, self.joined().id, self._local.read_clock(now))
-        self._out.send(member, update)
+        self._out.send(member, self._whole(now))
+
+    def _whole(self, now: Millis) -> TableUpdate:
+        return TableUpdate(self.table, self.outcomes, self.joined().id, self._local.read_clock(now))
 
     # --- which member has which version ----------------------------------------------------------------------------
 
