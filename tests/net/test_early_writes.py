@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from phalanx.net.authenticated_records import RecordLayer
-from phalanx.net.connection import EARLY_FRAMES, ConnectionGroup, FrameConnection
+from phalanx.net.connection import EARLY_FRAMES, READ_BYTES, ConnectionGroup, FrameConnection
 from phalanx.wire.codec import FrameReader, encode_frame, request_decoder
 from phalanx.wire.messages import GetMembers
 
@@ -159,3 +159,27 @@ def test_a_lost_connection_is_found_by_the_transport() -> None:
             connection.queue(request)  # into the void, and no error
 
     asyncio.run(run())
+
+
+def test_memory_for_what_is_read_does_not_come_from_the_system_each_time() -> None:
+    """More than the C library keeps ready is 128 KiB at once."""
+    lengths = []
+
+    class Measuring(FrameConnection):
+        def data_received(self, data: bytes) -> None:
+            lengths.append(len(data))
+            if sum(lengths) >= 2 * READ_BYTES:
+                has_all.set()
+
+    async def read() -> None:
+        connection, there = await connected(Measuring)
+        there.setblocking(True)
+        sender = asyncio.to_thread(there.sendall, bytes(2 * READ_BYTES))
+        async with asyncio.timeout(20):
+            await asyncio.gather(sender, has_all.wait())
+        connection.abort()
+        there.close()
+
+    has_all = asyncio.Event()
+    asyncio.run(read())
+    assert max(lengths) <= READ_BYTES

@@ -34,6 +34,10 @@ copied."""
 EARLY_FRAMES = 8
 """When this many frames for a member are queued, they are written before the end of the turn: the member works on them
 while this one continues. Else the two would take turns under load, each idle while the other works."""
+READ_BYTES = 64 * 1024
+"""At most so many bytes are read from a connection at once. asyncio's own loop reads into new memory, of 256 KiB unless told otherwise:
+so much the C library gets from the system for each request and gives back after it, in three system calls that cost more than all else
+that a small request costs. uvloop reads into memory of its own."""
 WRITE_AT_BYTES = 1024 * 1024
 """When this many bytes of larger frames are queued, they are written before the end of the turn."""
 
@@ -375,6 +379,8 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # a stream transport, as made by the loop
+        with contextlib.suppress(AttributeError):  # uvloop's have none
+            transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's own transports only
         self._group.open.add(self)
         self._group.call(self.on_opened)
 
