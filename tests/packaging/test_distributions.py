@@ -96,7 +96,9 @@ class Place:
         )
         name = self._wheel.name.partition("-")[0].replace("_", "-")
         wanted = ("--find-links", self._wheel.parent, f"{name}{extras} @ {self._wheel.as_uri()}")
-        run(BIN / "uv", "pip", "install", "--constraint", constraints, *wanted, cwd=self.folder, env=self._env)
+        # A wheel at the same path, of another run, is kept by uv with the packages' names.
+        anew = [part for package in PYTHON for part in ("--refresh-package", package)]
+        run(BIN / "uv", "pip", "install", *anew, "--constraint", constraints, *wanted, cwd=self.folder, env=self._env)
         listed = run(BIN / "uv", "pip", "freeze", cwd=self.folder, env=self._env).stdout
         return {line.partition("==")[0].partition(" @")[0] for line in listed.splitlines()}
 
