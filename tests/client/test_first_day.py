@@ -283,6 +283,9 @@ def test_dir_and_completion_show_what_is_promised(member: phalanx.MemberThread, 
             objects += [connected.cached(ttl=1, name="f")(lambda: asyncio.sleep(0))]
             assert {*map(type, objects)} == {*PROMISED}
             for each in objects:
+                assert not hasattr(each, "__getattr__"), (
+                    "all its other attributes would be looked up on Python's slow way"
+                )
                 listed = [name for name in dir(each) if not name.startswith("_")]
                 assert listed == sorted(PROMISED[type(each)].split()), type(each)
                 assert all(hasattr(each, name) for name in internal_names(type(each)) - {"on_forked"})

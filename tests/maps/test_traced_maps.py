@@ -106,7 +106,7 @@ def _nothing_is_left_of_others() -> None:
 def test_every_call_of_a_map_is_traced(kind: type[Any]) -> None:
     exporter()
     public = {name for each in kind.__mro__ for name in vars(each) if not name.startswith("_")}
-    public = {name for name in public if callable(getattr(kind, name)) and name != "on_forked"}
+    public = {name for name in public if callable(getattr(kind, name, None)) and name != "on_forked"}
     public |= {"__getitem__", "__setitem__", "__delitem__", "__contains__", "__iter__", "__len__"} & {
         name for each in kind.__mro__ for name in vars(each)
     }

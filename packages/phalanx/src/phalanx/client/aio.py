@@ -29,7 +29,7 @@ from phalanx.maps.async_facade import AsyncFacade
 from phalanx.maps.async_leases import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.dict_formats import NO_SETTINGS
-from phalanx.maps.mistakes import NeedsAsyncWith, not_connected
+from phalanx.maps.mistakes import HoldsMaps, NeedsAsyncWith, not_connected
 from phalanx.maps.own_maps import map_class
 from phalanx.maps.requests import CLIENT_CLOSED, OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
@@ -51,7 +51,7 @@ logger = logging.getLogger("phalanx.client")
 DEFAULT_CALL_TIMEOUT_S = 30.0
 
 
-class AsyncClient(NeedsAsyncWith, AsyncFacade):
+class AsyncClient(NeedsAsyncWith, AsyncFacade, HoldsMaps):
     """A connection to a cluster, for asyncio. Made by `connect`; close it, or use it as an async context manager. A `Duration` is a
     number of seconds, or a `datetime.timedelta`."""
 

@@ -23,7 +23,7 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import quoted
-from phalanx.maps.mistakes import NeedsPlainWith
+from phalanx.maps.mistakes import HoldsMaps, NeedsPlainWith
 from phalanx.maps.own_maps import map_class
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
@@ -43,7 +43,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Client(NeedsPlainWith, BlockingFacade):
+class Client(NeedsPlainWith, BlockingFacade, HoldsMaps):
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
     `members`: `host:port,host:port` of any members, or a list of such; `phalanx://host1,host2/cluster`, with port 5701 where none is

@@ -11,18 +11,19 @@ from typing import Any
 
 from phalanx.codec.values import to_key_data
 from phalanx.common.durations import Duration
+from phalanx.common.public_names import PublicNames
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_leases import AsyncLocks
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S, check_permits, lock_terms
-from phalanx.maps.mistakes import HoldsMaps, in_parentheses
+from phalanx.maps.mistakes import in_parentheses
 from phalanx.maps.own_maps import CACHED
 from phalanx.maps.types import TypesOfMaps
 
 
-class AsyncFacade(HoldsMaps):
+class AsyncFacade(PublicNames):
     """Base of the asyncio client and of the member, which have maps."""
 
     _types: TypesOfMaps

@@ -22,7 +22,7 @@ from phalanx.maps.where import conditions_of
 from phalanx.wire.conditions import Condition
 
 
-class AsyncMap(NoDict, AsyncMapCalls[K, V]):
+class AsyncMap(AsyncMapCalls[K, V], NoDict):
     """A map of the grid, for asyncio. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
 

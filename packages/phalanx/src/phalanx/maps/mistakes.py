@@ -6,14 +6,15 @@ Checkers of types see none of these methods, so they continue reporting the mist
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar, cast
 
 from phalanx.common.errors import UsageError
-from phalanx.common.public_names import PublicNames
+from phalanx.common.public_names import AbsentName, PublicNames
 from phalanx.common.words import quoted
 
 M = TypeVar("M", bound=Callable[..., Any])
+C = TypeVar("C")
 
 _OF_DICTS: Final = {
     "pop": "await map.remove(key)",
@@ -56,6 +57,17 @@ _ENDS: Final = ("close", "stop", "shutdown", "aclose")
 """What a client, a member, and clients of others call their end."""
 
 
+def _name_absent(names: Iterable[str], error: Callable[[Any, str], AttributeError]) -> Callable[[type[C]], type[C]]:
+    """Return a decorator of a last base: objects without one of these names raise the error that is made of the object and the name."""
+
+    def decorate(base: type[C]) -> type[C]:
+        for name in names:
+            setattr(base, name, AbsentName(name, error))
+        return base
+
+    return decorate
+
+
 class NeedsAsyncWith(PublicNames):
     """Base of what is used with `async with`."""
 
@@ -87,60 +99,52 @@ class NeedsPlainWith(PublicNames):
             """Do nothing: Python looks for it before it calls `__aenter__`."""
 
 
-class HoldsMaps(PublicNames):
-    """Base of what has maps, and no entries itself."""
+def _no_name_of_grid(grid: object, name: str) -> AttributeError:
+    waits = "await " if isinstance(grid, NeedsAsyncWith) else ""
+    if name == "get_map":
+        return AttributeError(f"{_name_of(grid)} has no {name!r}: write `grid.map(name)`")
+    if name in _ENDS:
+        end = "stop" if hasattr(type(grid), "stop") else "close"
+        return AttributeError(f"{_name_of(grid)} has no {name!r}: write `{waits}grid.{end}()`")
+    return AttributeError(
+        f"{_name_of(grid)} has no {name!r}, because each key belongs to a map: write `{waits}grid.map(name).{OF_OTHER_CLIENTS[name]}`"
+    )
 
-    _internal: ClassVar[frozenset[str]] = frozenset({"__getattr__", "__getitem__"})
+
+@_name_absent(("get_map", *_ENDS, *OF_OTHER_CLIENTS), _no_name_of_grid)
+class HoldsMaps(PublicNames):
+    """Last base of what has maps, and no entries itself."""
+
+    _internal: ClassVar[frozenset[str]] = frozenset({"__getitem__"})
 
     if not TYPE_CHECKING:
 
         def __getitem__(self, name: object) -> NoReturn:
             raise TypeError(f"{_name_of(self)} has maps, and no entries: write `grid.map(name)`")
 
-        def __getattr__(self, name: str) -> NoReturn:
-            if name == "get_map":
-                raise AttributeError(f"{_name_of(self)} has no {name!r}: write `grid.map(name)`")
-            if name in _ENDS:
-                end = "stop" if hasattr(type(self), "stop") else "close"
-                waits = "await " if isinstance(self, NeedsAsyncWith) else ""
-                raise AttributeError(f"{_name_of(self)} has no {name!r}: write `{waits}grid.{end}()`")
-            if (instead := OF_OTHER_CLIENTS.get(name)) is not None:
-                waits = "await " if isinstance(self, NeedsAsyncWith) else ""
-                raise AttributeError(
-                    f"{_name_of(self)} has no {name!r}, because each key belongs to a map: write `{waits}grid.map(name).{instead}`"
-                )
-            raise _no_attribute(self, name)
 
-
+@_name_absent(OF_OTHER_CLIENTS, lambda map_, name: _no_method(map_, name, f"map.{OF_OTHER_CLIENTS[name]}"))
 class KnowsOtherClients(PublicNames):
-    """Base of a map that blocks."""
-
-    _internal: ClassVar[frozenset[str]] = frozenset({"__getattr__"})
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if (instead := OF_OTHER_CLIENTS.get(name)) is not None:
-                raise _no_method(self, name, f"map.{instead}")
-            raise _no_attribute(self, name)
+    """Last base of a map that blocks."""
 
 
+_INSTEAD_OF_AWAITED: Final = {name: f"await map.{call}" for name, call in OF_OTHER_CLIENTS.items()} | _OF_DICTS
+
+
+@_name_absent(_INSTEAD_OF_AWAITED, lambda map_, name: _no_method(map_, name, _INSTEAD_OF_AWAITED[name]))
 class NoDict(PublicNames):
-    """Base of a map whose calls are awaited, and which therefore has none of a dict's operators."""
+    """Last base of a map whose calls are awaited, and which therefore has none of a dict's operators."""
 
     _internal: ClassVar[frozenset[str]] = frozenset(
         {
-            *(
-                "__getitem__",
-                "__setitem__",
-                "__delitem__",
-                "__contains__",
-                "__len__",
-                "__bool__",
-                "__iter__",
-                "__aiter__",
-            ),
-            "__getattr__",
+            "__getitem__",
+            "__setitem__",
+            "__delitem__",
+            "__contains__",
+            "__len__",
+            "__bool__",
+            "__iter__",
+            "__aiter__",
         }
     )
 
@@ -166,13 +170,6 @@ class NoDict(PublicNames):
 
         def __iter__(self) -> NoReturn:
             raise _no_operator(self, "for key in map", "async for key in map.keys()")
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if (instead := _OF_DICTS.get(name)) is not None:
-                raise _no_method(self, name, instead)
-            if (instead := OF_OTHER_CLIENTS.get(name)) is not None:
-                raise _no_method(self, name, f"await map.{instead}")
-            raise _no_attribute(self, name)
 
         def __aiter__(self) -> NoReturn:
             raise _no_operator(self, "async for key in map", "async for key in map.keys()")
@@ -205,11 +202,6 @@ def not_connected(name: str) -> AttributeError:
         f"phalanx.connect(…) has no {name!r}, because it is not connected yet: write `async with phalanx.connect(…) as client:`, or "
         f"`client = await phalanx.connect(…)`; {name!r} is the client's"
     )
-
-
-def _no_attribute(owner: object, name: str) -> AttributeError:
-    """Return Python's own error for an attribute that is not there."""
-    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}", name=name, obj=owner)
 
 
 def _no_method(entries: object, name: str, instead: str) -> AttributeError:

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from phalanx.common.errors import UnavailableError
 from phalanx.maps.async_facade import AsyncFacade
-from phalanx.maps.mistakes import NeedsAsyncWith
+from phalanx.maps.mistakes import HoldsMaps, NeedsAsyncWith
 from phalanx.maps.own_maps import map_class
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
@@ -21,7 +21,7 @@ LITE_PAUSE_S = 0.05
 """The pause between two checks whether a member has become lite, or a data member, as it was asked to."""
 
 
-class Member(NeedsAsyncWith, AsyncFacade, MemberDriver):
+class Member(NeedsAsyncWith, AsyncFacade, MemberDriver, HoldsMaps):
     """A member of the grid in this process. Made by `start_member`. A `Duration` is a number of seconds, or a
     `datetime.timedelta`."""
 

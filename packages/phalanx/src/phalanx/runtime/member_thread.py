@@ -24,7 +24,7 @@ from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, 
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.maps.mistakes import NeedsPlainWith
+from phalanx.maps.mistakes import HoldsMaps, NeedsPlainWith
 from phalanx.maps.own_maps import map_class
 from phalanx.maps.requests import member_stopped
 from phalanx.maps.time_limit import LONGEST_S
@@ -45,7 +45,7 @@ EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
 
 
-class MemberThread(NeedsPlainWith, BlockingFacade):
+class MemberThread(NeedsPlainWith, BlockingFacade, HoldsMaps):
     """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
 
     All threads of the program can use it at the same time. Stop it, or use it as a context manager; a program that ends

@@ -15,14 +15,15 @@ from phalanx.client.blocking.sync_locks import SyncLock
 from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.codec.values import to_key_data
 from phalanx.common.durations import Duration
+from phalanx.common.public_names import PublicNames
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S, check_permits, lock_terms
-from phalanx.maps.mistakes import HoldsMaps, in_parentheses
+from phalanx.maps.mistakes import in_parentheses
 from phalanx.maps.own_maps import CACHED
 from phalanx.maps.types import TypesOfMaps
 
 
-class BlockingFacade(HoldsMaps):
+class BlockingFacade(PublicNames):
     """Base of the blocking client and of the member on a thread, which have maps."""
 
     _types: TypesOfMaps

@@ -46,7 +46,7 @@ class _Values(ValuesView[V]):
         return any(each is value or each == value for each in self)
 
 
-class SyncMap(KnowsOtherClients, SyncMapCalls[K, V], MutableMapping[K, V]):
+class SyncMap(SyncMapCalls[K, V], MutableMapping[K, V], KnowsOtherClients):
     """A map of the grid, a `MutableMapping` that blocks. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
 
