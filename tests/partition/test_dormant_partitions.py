@@ -18,7 +18,7 @@ from phalanx.wire.join_events import JoinRequestRefused
 from phalanx.wire.restart_events import PartitionsDormant, PartitionsWoken
 from phalanx.wire.table_events import PartitionLost
 from phalanx.wire.view_events import OtherSideFound
-from support.dormancy import LATER, VALUE, back, crash, dormant, filled, read, write
+from support.dormancy import LATER, VALUE, back, crash, dormant, filled, give_up, read, write
 from support.harness import Cluster, lone_id
 
 pytestmark = pytest.mark.rows("DU-32")
@@ -399,15 +399,6 @@ def test_what_a_process_has_read_keeps_its_number_of_partitions_when_its_table_i
     back(c, "B")
     assert dormant(c, "A") == {}
     assert c.get(c.replicas("A", part)[0], key) == VALUE
-
-
-def give_up(c: Cluster, name: str, holders: str, begin_empty: int) -> str:
-    """What the master says against it; empty: it is done."""
-    addresses = [f"{each}:5701" for each in holders]
-    asked = c.ask(name, m.GiveUpHolders, addresses, begin_empty, "ann")
-    c.advance(1_000)
-    reply = c.replies[asked]
-    return reply.text if isinstance(reply, m.ErrorReply) else ""
 
 
 def test_an_operator_gives_up_a_holder_and_says_how_many_partitions_begin_empty() -> None:

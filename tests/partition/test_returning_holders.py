@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from phalanx.common.lineage import LeaderEpoch
+from phalanx.common.losses import LossKind
 from phalanx.wire import messages as m
 from phalanx.wire.join_events import LiteChanged
 from phalanx.wire.merge_messages import DormantOrphans
 from phalanx.wire.table_messages import OwnerEpoch
-from support.dormancy import LATER, VALUE, crash, dormant, filled, read, write
+from support.dormancy import LATER, VALUE, back, crash, dormant, filled, give_up, read, write
 from support.harness import Cluster, lone_id
 
 pytestmark = pytest.mark.rows("DU-30", "DU-32")
@@ -83,3 +84,18 @@ def test_after_a_restart_of_all_a_lite_member_holds_what_it_has_read_until_other
     assert (read(c, 0), read(c, 1)) == (VALUE, VALUE)
     assert c.row("A", 1) == "A"
     became_lite(c, "B")
+
+
+def test_another_folder_at_the_address_of_a_holder_does_not_say_that_the_holder_has_nothing() -> None:
+    """C goes, and B confirms a write alone. C is back, and lacks that write, when B's folder is lost."""
+    c = filled("ABC", "A", "BC")
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyChunk)
+    crash(c, "C")
+    write(c, "B", 1, LATER)
+    c.join("C", seeds="AB")
+    crash(c, "B")
+    c.lose_folder("B")
+    back(c, "B")
+    assert dormant(c, "A") == {1: "B"}
+    assert give_up(c, "A", "B", 1) == ""
+    assert [loss.kind for loss in c.table("A").losses.losses] == [LossKind.EMPTY]

@@ -357,3 +357,10 @@ def test_what_a_side_wrote_before_does_not_win_because_a_member_started_again(se
     """1. A loses power, starts again within seconds, and joins B, which runs: the clocks of both were up to 20 s ahead from then on. 2. A cut
     parts them from C. 3. What they had written before won over what was written later at C."""
     play(draw_options(seed, profile))
+
+
+@pytest.mark.rows("DU-32")
+def test_a_lost_folder_is_not_back_because_another_one_is_at_its_address() -> None:
+    """1. A and B hold a partition, and A ends. 2. B acknowledges writes, and A is back and has not got them yet. 3. B's folder is lost. A new
+    one at its address said nothing of the partition: it went on with what A had had, and nobody was asked or told."""
+    assert play(draw_options(2035, Profile.RESTART)).events["HoldersGivenUp"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from phalanx.wire import messages as m
 from support.harness import Cluster
 
 VALUE, LATER = b"\0\0\0\0value", b"\0\0\0\0later"
@@ -53,3 +54,12 @@ def read(c: Cluster, partition: int) -> bytes | None:
 def dormant(c: Cluster, name: str) -> dict[int, str]:
     table = c.table(name).dormant
     return {p: "".join(each[0] if each is not None else "-" for each in slots) for p, slots in table.items()}
+
+
+def give_up(c: Cluster, name: str, holders: str, begin_empty: int) -> str:
+    """What the master says against it; empty: it is done."""
+    addresses = [f"{each}:5701" for each in holders]
+    asked = c.ask(name, m.GiveUpHolders, addresses, begin_empty, "ann")
+    c.advance(1_000)
+    reply = c.replies[asked]
+    return reply.text if isinstance(reply, m.ErrorReply) else ""

@@ -141,6 +141,8 @@ class Cluster:
         self.folders: dict[str, list[tuple[int, LogRecord, int]]] = {}
         """What the log of each name has: number, record, and when it was written."""
         self._has_folders = has_folders
+        self._stores: dict[str, str] = {}
+        """Names to the identity of their folders, where these are not the first ones."""
         self._without_folders = without_folders
         self._stamps: dict[str, int] = {}
         self.reserved: dict[str, int] = {}
@@ -181,7 +183,7 @@ class Cluster:
         after_log = None
         if self._has_folders and name not in self._without_folders:
             written = self.folders.setdefault(name, [])
-            log = ReplicaLog(written[-1][0] if written else 0, store=StoreStart(name, number))
+            log = ReplicaLog(written[-1][0] if written else 0, store=StoreStart(self._stores.get(name, name), number))
             last = self._stamps.get(name, 0)
             clock = ClockStart(last, max(last, self.reserved.get(name, 0)), 0, 0)
             after_log = restore(read_back(written), clock, log) if after is None else None
@@ -197,6 +199,11 @@ class Cluster:
         self._woken[name] = self.now - 1
         self.feed(name, Started(origin.past if origin else None))
         return node
+
+    def lose_folder(self, name: str) -> None:
+        """The next process of this name starts with an empty folder."""
+        del self.folders[name]
+        self._stores[name] = f"{name}{self._incarnations[name] + 1}"
 
     def join(self, name: str, *, seeds: str | None = None, after: Finished | None = None) -> Node:
         """Start a member and let everything happen until all is quiet."""

@@ -113,7 +113,7 @@ class PartitionCoordinator:
         self._has_started, self._leads = fact.has_started, fact.leads
         self._rebalancer.evacuate(fact.evacuation, confirmed.table, now)
         self._eligible.to_stop, self._rebalancer.stops.wish = frozenset(fact.stops.members), fact.stops
-        self._rebalancer.grace.away = fact.away
+        self._rebalancer.grace.away = self.dormant.away = fact.away
         self._rebalancer.replan(self._eligible.update(before, view, fact.leaving))
         self._rebalancer.folders.follow(before, view, confirmed.table)
         self.draining.missing = fact.missing

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from phalanx.common.departure import Departures
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.losses import LossKind
@@ -49,6 +50,8 @@ class DormantPartitions:
         """Other members to what they have read from their folders."""
         self._orphans: dict[MemberId, tuple[DormantOrphans, ...]] = {}
         """Members to what they have to merge."""
+        self.away: Departures = ()
+        """The members that keep in their folders what they held."""
 
     def __repr__(self) -> str:
         return f"DormantPartitions({list(self._publication.table.dormant)}, claims={list(self._claims)})"
@@ -177,10 +180,14 @@ class DormantPartitions:
         return {p: max(0, epochs[p] - versions[p]) + WAKING_STEP for p in rows}
 
     def _back(self) -> set[Address]:
-        """Return the addresses of the members that have said what they have of the present table's dormant partitions."""
+        """Return the addresses of the members that have said what they have of the present table's dormant partitions.
+
+        Not those of folders that are awaited: a process can have begun there with another folder, which says nothing of what they have.
+        """
         version = self._publication.table.version
         known = self._publication.confirmed | {self._publication.this: version}
-        return {address_of(member) for member, installed in known.items() if installed >= version}
+        back = {address_of(member) for member, installed in known.items() if installed >= version}
+        return back.difference(address_of(each.member) for each in self.away)
 
     def _to_merge(
         self, confirming: int, back: Collection[Address], but: Collection[int], claims: Collection[Claims]
