@@ -124,6 +124,30 @@ class _TakesTheTailForTheEnd(SimFolder):
         return super().begin_process(cluster, wall_ms, shown)
 
 
+class _EndsBeforeTheSync(SimFolder):
+    """A process that stops has ended when it has written all, and does not wait for the sync."""
+
+    def end_log(self, now: Millis, times: BlockTimes) -> Millis:
+        super().end_log(now, times)
+        return now
+
+
+class _WritesBehindTheEnd(SimFolder):
+    """A process says that nothing follows, and writes again."""
+
+    def end_log(self, now: Millis, times: BlockTimes) -> Millis:
+        if self.log.is_on:
+            self._writer.end(times, self)
+        return super().end_log(now, times)
+
+
+class _SyncsAgain(SimFolder):
+    """A sync that has failed is tried again on the same file, and succeeds: of what it did not write the system says that it has."""
+
+    def fail(self) -> None:
+        self.files.cut_power(self._chance)
+
+
 class _KeepsTheNewest(SimFolder):
     """Of the segments that nobody needs any more, the newest one is forgotten, and stays for ever."""
 
@@ -155,6 +179,9 @@ DISK_WORLDS: dict[str, type[World]] = {
     "remove-one-segment-too-many": _folder(_RemovesOneTooMany),
     "remove-segments-before-the-sync": _folder(_RemovesBeforeTheSync),
     "say-synced-too-early": _folder(_SaysSyncedTooEarly),
+    "end-before-the-sync": _folder(_EndsBeforeTheSync),
+    "write-behind-the-end": _folder(_WritesBehindTheEnd),
+    "sync-again": _folder(_SyncsAgain),
     "forget-what-is-not-synced": _folder(_TakesTheTailForTheEnd),
 }
 """Name to the world that does so."""

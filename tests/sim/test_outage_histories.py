@@ -35,6 +35,9 @@ LOG_OF = {
     "take-errors-for-the-end": Profile.RESTART,
     "remove-one-segment-too-many": Profile.OUTAGE,
     "say-synced-too-early": Profile.OUTAGE,
+    "end-before-the-sync": Profile.OUTAGE,
+    "write-behind-the-end": Profile.OUTAGE,
+    "sync-again": Profile.RESTART,
 }
 """Bugs of logs, to the profile whose histories have what the log misses."""
 

@@ -18,5 +18,6 @@ def test_processes_come_back_with_their_folders_and_nothing_is_lost(profile: Pro
     results = play_all(range(first, first + 6), profile)
     counts = sum((Counter(result.counts) for result in results), Counter[str]())
     assert counts["judged removals"] > 0
+    assert counts["orderly ends"] > 0
     assert profile is not Profile.RESTART or counts["judged logs"] > 0
     assert profile is Profile.RESTART or sum(result.faults.get("outage", 0) for result in results) > 3

@@ -159,6 +159,8 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether members have folders, to which they write."""
     restarts: bool = False
     """Whether a process begins with what is in the folder of its host; False: with an empty folder."""
+    switches_off: bool = False
+    """Whether the machine of a member that stops is switched off when its process has ended."""
     bounds_logs: bool = False
     """Whether it is judged at rest how long logs are: all is copied to the disks for that."""
     always: bool = False

@@ -212,6 +212,7 @@ class _Run:
         counts["refused folders"] = world.refused_folders
         counts["repaired folders"] = sum(host.repaired_folders for host in world.hosts)
         counts["judged removals"] = sum(host.folder.watch.judged for host in world.hosts if host.folder is not None)
+        counts["orderly ends"] = sum(host.folder.watch.ends for host in world.hosts if host.folder is not None)
         for program in self._programs:
             counts.update(program.counts())
         counts["faults at migrations"] = self._faults.at_migrations

@@ -27,6 +27,7 @@ from phalanx.disk.scanning import LogScan, scan
 from phalanx.disk.segment_head import Buffer, SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.wire.disk_records import LogRecord, SegmentStart
+from phalanx_proof.sim.cluster.crash_points import Crash, CrashPoint
 from phalanx_proof.sim.cluster.disk import SimDisk
 from phalanx_proof.sim.cluster.disk_contents import find_difference_of
 from phalanx_proof.sim.cluster.log_watch import LogWatch
@@ -46,25 +47,6 @@ REMOVED = "nothing that is needed is removed with a segment"
 STAMPED = "stamps grow over restarts"
 UNSYNCED_MS = SYNC_INTERVAL_MS + SLOWEST_SYNC_MS
 """What was written longer ago is on the disk."""
-
-
-class Crash(Exception):
-    """The process ends within a write to its folder."""
-
-    def __init__(self, cuts_power: bool) -> None:
-        super().__init__()
-        self.cuts_power = cuts_power
-        """Whether its machine loses power."""
-
-
-class CrashPoint(NamedTuple):
-    """Where in the writing of its log a process ends."""
-
-    what: str
-    """"block": in a block of any kind; "segment": in the first block of a segment."""
-    nth: int
-    """In the how manieth of them from now on."""
-    cuts_power: bool
 
 
 class FolderSnapshot(NamedTuple):
@@ -131,8 +113,6 @@ class SimFolder(SimDisk):
         """The clock of the grid by the last block that the present process has read; 0: it has read none."""
         self.is_clock_judged = True
         """Whether the clock of the present process was judged."""
-        self.cut_records = 0
-        """How many records that were written have been cut off since the beginning."""
         self._starts = 0
         self._member = MemberId("")
         """The incarnation that has begun the segment."""
@@ -218,8 +198,8 @@ class SimFolder(SimDisk):
     def _crashes_now(self, point: CrashPoint, *, is_first: bool) -> bool:
         if point.what == "segment" and not is_first:
             return False
-        self.crash_point = point._replace(nth=point.nth - 1) if point.nth > 1 else None
-        return point.nth <= 1
+        self.crash_point = point.counted_down()
+        return self.crash_point is None
 
     def _begin_segment(self, member: MemberId, times: BlockTimes) -> None:
         self._member = member
@@ -235,6 +215,24 @@ class SimFolder(SimDisk):
         head = SegmentHead(number, make_magic(self._chance.randbytes(8)), self.store, "sim")
         self.files.create(number, encode_head(head), SEGMENT_BYTES)
         return head
+
+    def end_log(self, now: Millis, times: BlockTimes) -> Millis:
+        """Write that the process ends in good order. Return when it does: after the sync of all that it has written."""
+        self.advance(now)
+        if not self.log.is_on:
+            return now
+        self.crash_point = None
+        self._writer.end(times, self)
+        begins_at = self._sync.ends_at if self._sync is not None else now
+        lasts_ms = Random(f"end {self._starts} of {self.store.hex()}").choice((0, 1, 5, SLOWEST_SYNC_MS))
+        self._sync = SyncUnderWay(begins_at + lasts_ms, self._last_lsn, self.files.begin_sync())
+        self._dirty_since = None
+        return self._sync.ends_at
+
+    def note_end(self, now: Millis) -> None:
+        """Note that the process has ended to which `end_log` has returned this time: whoever waits for that believes that all is synced."""
+        self.advance(now)
+        self.watch.note_end(self._last_lsn)
 
     def draw_copy(self) -> int | None:
         """Return a partition whose replica is to be copied to this disk now; None: none is."""
@@ -469,12 +467,12 @@ class SimFolder(SimDisk):
             self.wrong = (
                 f"the log ended with record {self._last_lsn}, and nobody says that it ends with {last} now: {found}"
             )
+        self.wrong = self.wrong or self.watch.why_end_is_missing(last, is_hurt=self.is_hurt)
         # Damage that has kept nobody from reading all that is used is where nothing is used: behind a block, up to the next page.
         self.is_hurt = False
         cut = [lsn for lsn in self.written if lsn > last]
         for lsn in cut:
             del self.written[lsn]
-        self.cut_records += len(cut)
         jumped_ms = _find_jump(found, at)
         for lsn, (record, shown) in self.written.items() if jumped_ms else ():
             self.written[lsn] = record, shown - jumped_ms

@@ -10,12 +10,14 @@ from phalanx.common.invariant import known
 from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.replay import LogIsWrong
 from phalanx.disk.restoring import Restoration
+from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.machine.inputs import Input, Synced
 from phalanx.node.node import Node
+from phalanx_proof.sim.cluster.crash_points import Crash
 from phalanx_proof.sim.cluster.disk import SimDisk
 from phalanx_proof.sim.cluster.disk_contents import find_difference
 from phalanx_proof.sim.cluster.event_queue import EventQueue
-from phalanx_proof.sim.cluster.folder import Crash, SimFolder
+from phalanx_proof.sim.cluster.folder import SimFolder
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.observer import Observer
 from phalanx_proof.sim.options import HistoryOptions
@@ -121,3 +123,16 @@ class HostDisks:
         except Crash as crash:
             return crash
         return None
+
+    def end_log(self, host: Host) -> None:
+        """End the log of a process that stops in good order. In some histories its machine is switched off as soon as it has ended."""
+        if (folder := host.folder) is not None:
+            ends_at = folder.end_log(self._queue.now, self._times(host, host.running_node))
+            self._queue.call_at(ends_at, self._note_end, host, folder, folder.log)
+
+    def _note_end(self, host: Host, folder: SimFolder, log: ReplicaLog) -> None:
+        if host.folder is not folder or folder.log is not log:
+            return  # the next process has begun, which syncs what it reads
+        folder.note_end(self._queue.now)
+        if self._options.switches_off:
+            folder.cut_power(self._queue.now)

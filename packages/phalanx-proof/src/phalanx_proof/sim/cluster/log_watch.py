@@ -1,7 +1,9 @@
-"""Judges the log of one folder while it is written: what the removal of segments takes, and with which clock each process begins.
+"""Judges the log of one folder while it is written: what the removal of segments takes, what is left behind an orderly end, and with
+which clock each process begins.
 
 * When segments are removed, what is synced then gives without them the replicas of all records up to there (DU-12). So much is sure even
   if the machine loses power in this moment, and nobody has to lose power to find it.
+* What a process had written that has ended in good order is there when the next one begins, also where the power was cut in between.
 * When a process can give stamps, because its cluster has a table with owners, its clock is ahead of all that the log has ever had, also
   of those that a power cut has taken (DU-27).
 """
@@ -39,6 +41,10 @@ class LogWatch:
         self._removals = 0
         self.judged = 0
         """How many removals were judged."""
+        self.ends = 0
+        """How many processes have ended in good order."""
+        self._ended_lsn = 0
+        """The last record of the last one of them, if no other process has begun since; else 0."""
 
     def __repr__(self) -> str:
         return f"LogWatch(judged={self.judged})"
@@ -62,6 +68,21 @@ class LogWatch:
             if each in written:
                 self.synced.take(each, *written[each])
         self._followed_lsn = max(self._followed_lsn, lsn)
+
+    def note_end(self, lsn: int) -> None:
+        """Note that a process has ended in good order. `lsn`: the last record that it has written."""
+        self.ends += 1
+        self._ended_lsn = lsn
+
+    def why_end_is_missing(self, last: int, *, is_hurt: bool) -> str:
+        """Return why what a process finds is less than what the one before it had when it ended in good order; empty: it is not.
+
+        `last`: the last record that it finds. `is_hurt`: whether the disk has lost something that was synced.
+        """
+        ended, self._ended_lsn = self._ended_lsn, 0
+        if last >= ended or is_hurt:
+            return ""
+        return f"a process has ended in good order with record {ended}, and the log ends with record {last} now"
 
     def why_clock_is_wrong(self, next_stamp: int, last_clock: int) -> str:
         """Return what is wrong with the first stamp of a process; empty: nothing is.

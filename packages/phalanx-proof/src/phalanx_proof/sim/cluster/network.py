@@ -195,6 +195,12 @@ class Network:
         self._cut_until[pair] = max(until, self._cut_until.get(pair, 0))
         self.lose(one, other)
 
+    def cut_off(self, host: Host, lasts_ms: Millis) -> None:
+        """Break the connections of a host to all others, and let it open none for a while."""
+        for other in self._hosts:
+            if other is not host:
+                self.cut(host, other, self._queue.now + lasts_ms)
+
     def desert(self, host: Host, until: Millis) -> None:
         """Break the connections of a host, and answer until a time that no process listens there."""
         self._deserted_until[host.number] = max(until, self._deserted_until.get(host.number, 0))

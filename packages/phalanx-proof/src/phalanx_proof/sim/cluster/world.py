@@ -31,8 +31,9 @@ from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.wire.codec import message_decoder
 from phalanx.wire.messages import Message, Reply
+from phalanx_proof.sim.cluster.crash_points import Crash
 from phalanx_proof.sim.cluster.event_queue import EventQueue
-from phalanx_proof.sim.cluster.folder import Crash, SimFolder
+from phalanx_proof.sim.cluster.folder import SimFolder
 from phalanx_proof.sim.cluster.history_digest import HistoryDigest
 from phalanx_proof.sim.cluster.host import Channel, Host, count_down
 from phalanx_proof.sim.cluster.host_disks import HostDisks
@@ -407,12 +408,6 @@ class World:
             self.points_reached += 1
             self.crash(host, comes_back_after_ms)
 
-    def cut_off(self, host: Host, lasts_ms: Millis) -> None:
-        """Break the connections of a host to all others, and refuse new ones for a while."""
-        for other in self.hosts:
-            if other is not host:
-                self.network.cut(host, other, self.now + lasts_ms)
-
     def _disturb_if_due(self, host: Host, names: list[str]) -> None:
         for name in names:
             for index, (wanted, left, lasts_ms, is_cut) in enumerate(host.disturb_on):
@@ -424,7 +419,7 @@ class World:
                 del host.disturb_on[index]
                 self.points_reached += 1
                 # Behind what this input has brought about: that is on its way.
-                self.queue.call_at(self.now, self.cut_off if is_cut else self.pause, host, lasts_ms)
+                self.queue.call_at(self.now, self.network.cut_off if is_cut else self.pause, host, lasts_ms)
                 break
 
     def _cut_short(self, host: Host, effects: list[Effect]) -> list[Effect]:
@@ -461,6 +456,8 @@ class World:
     def _finish(self, host: Host, effect: Finished) -> None:
         """End an incarnation by its own decision, and plan the next one where there is to be one."""
         wants_lite = host.wants_lite
+        if not effect.rejoin and not effect.failed:
+            self._disks.end_log(host)
         self._end_process(host, effect.reason, delivers_all=True)
         host.kept = effect.kept
         if effect.rejoin:

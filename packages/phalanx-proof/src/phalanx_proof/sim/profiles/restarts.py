@@ -130,7 +130,14 @@ def add_outages_of_sides(options: HistoryOptions) -> HistoryOptions:
 def _with_folders(options: HistoryOptions, faults: tuple[Fault, ...], rng: Random) -> HistoryOptions:
     settings = options.member_settings | {"restart_grace_ms": rng.choice(GRACES_MS)}
     in_order = tuple(sorted(faults, key=lambda fault: fault.at_ms))
-    return msgspec.structs.replace(options, restarts=True, faults=in_order, member_settings=settings)
+    return msgspec.structs.replace(
+        options, restarts=True, faults=in_order, member_settings=settings, switches_off=_draw_switch(options)
+    )
+
+
+def _draw_switch(options: HistoryOptions) -> bool:
+    """Draw, for half of the histories, that machines are switched off as soon as the processes on them have stopped."""
+    return Random(f"switches off:{options.seed}").random() < 0.5
 
 
 def _outage(rng: Random, at: Millis, what: str = "") -> Fault:
@@ -153,7 +160,14 @@ def add_outages(options: HistoryOptions) -> HistoryOptions:
     stopping = with_stops((*options.faults, *outages, *absent, *apart, *leaves), seed)
     faults = tuple(sorted((*stopping, *writing), key=lambda fault: fault.at_ms))
     always = Random(f"durability:{seed}").random() < 0.5
-    options = msgspec.structs.replace(options, restarts=True, faults=faults, member_settings=settings, always=always)
+    options = msgspec.structs.replace(
+        options,
+        restarts=True,
+        faults=faults,
+        member_settings=settings,
+        always=always,
+        switches_off=_draw_switch(options),
+    )
     if Random(f"alone:{seed}").random() < 0.8:
         return options
     return msgspec.structs.replace(options, backups=0)  # each partition waits for one member, and for no other
