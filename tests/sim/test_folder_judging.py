@@ -1,7 +1,7 @@
 """What a simulated folder says of what is read from it, after damage, and after what was not synced is lost."""
 
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from phalanx.disk.blocks import PAGE_BYTES, BlockTimes
 from phalanx.disk.segment_head import HEAD_BYTES
 from phalanx.node.node import Node
 from phalanx.wire.disk_records import EpochBegun
+from phalanx_proof.sim.cluster.crash_points import Crash
 from phalanx_proof.sim.cluster.folder import SEGMENT_RECORDS, UNSYNCED_MS, SimFolder
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.log_sizes import Copying
@@ -27,6 +28,13 @@ class LosesWhatIsNotSynced(SectorDisk):
 
     def cut_power(self, rng: Random) -> None:
         self._written.clear()
+
+
+class Longest(Random):
+    """Draws the last one of several."""
+
+    def choice(self, seq: Any) -> Any:
+        return seq[-1]
 
 
 def shown(now: Millis) -> BlockTimes:
@@ -102,6 +110,19 @@ def test_a_failed_sync_can_take_what_was_not_synced_also_where_there_was_damage(
     folder.begin_log(ENDED_AT, FIRST, shown(ENDED_AT))
     folder.fail()
     assert folder.repair()
+    assert start(folder, ENDED_AT + 2) == ""
+
+
+def test_a_block_that_a_process_ended_in_is_there_although_a_power_cut_has_taken_more_before(folder: SimFolder) -> None:
+    """1. A power cut takes some records. 2. The next process ends within a block which reaches less far, and which the system has whole."""
+    for partition in range(2, 12):
+        write(folder, partition, now=ENDED_AT)
+    folder.cut_power(ENDED_AT)
+    assert start(folder) == ""
+    folder.draw_crash("block", 2)
+    folder._chance = Longest(0)
+    with pytest.raises(Crash):
+        folder.begin_log(ENDED_AT + 1, FIRST, shown(ENDED_AT + 1))
     assert start(folder, ENDED_AT + 2) == ""
 
 

@@ -483,6 +483,7 @@ class SimFolder(SimDisk):
             self.watch.begin_anew()
             for lsn, (record, shown) in self.written.items():
                 self.replay.take(lsn, record, shown)
+            self._followed_lsn = max(self.written, default=0)
         self.wrong = self.wrong or find_difference_of(self.replay, replay, at.mono_ms)
         # 1. A process ends while a copy arrives. 2. The next one begins a segment, which says where everything begins that it takes
         # over, and ends before it has written that the copy is dropped. 3. A third one does not find the copy.
