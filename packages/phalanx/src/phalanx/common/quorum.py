@@ -76,6 +76,8 @@ class QuorumRecord(msgspec.Struct, frozen=True, array_like=True):
     left: tuple[MemberId, ...] = ()
     """In the last view of a master that leaves: voters that have left in good order, itself among them. Only the master that
     follows it counts their votes; what others continue from does not have them."""
+    has_table: bool = False
+    """Whether somebody of the cluster has had a table with owners, and has it in a folder: whoever has none waits for one (DU-29)."""
 
     @property
     def founders(self) -> tuple[MemberId, ...]:
@@ -164,7 +166,7 @@ def next_record(
     `left`: voters that have left in good order. Only this master counts their votes.
     """
     staying = tuple(pair for pair in former if pair[0] in view)
-    base = QuorumRecord(footing.root, footing.stable, 0, footing.pending, staying, footing.merged)
+    base = msgspec.structs.replace(footing, number=0, former=staying, left=())
     if find_lacking(base, present_in(view, base.former).union(left)) is not None:
         return base
     highest = max(each.number for each in (base.stable, *base.pending))
@@ -174,12 +176,12 @@ def next_record(
 def stable_record(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
     """Return the record once all voters have the present view: it is stable, and earlier views do not count any more."""
     stable = _quorum_view(footing.number, view, footing.former)
-    return QuorumRecord(footing.root, stable, footing.number, (), footing.former, footing.merged)
+    return msgspec.structs.replace(footing, stable=stable, pending=(), left=())
 
 
 def without_view(footing: QuorumRecord) -> QuorumRecord:
     """Return the record of a master that continues from a view that is not stable: that view never becomes so."""
-    return QuorumRecord(footing.root, footing.stable, 0, footing.pending, merged=footing.merged)
+    return msgspec.structs.replace(footing, number=0, former=(), left=())
 
 
 def after_master_loss(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
@@ -187,7 +189,7 @@ def after_master_loss(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
     if not footing.has_majority or footing.is_stable:
         return without_view(footing)
     present = _quorum_view(footing.number, view, footing.former)
-    return QuorumRecord(footing.root, footing.stable, 0, (*footing.pending, present), merged=footing.merged)
+    return msgspec.structs.replace(without_view(footing), pending=(*footing.pending, present))
 
 
 def combine_records(footings: Iterable[QuorumRecord]) -> QuorumRecord:
@@ -198,7 +200,8 @@ def combine_records(footings: Iterable[QuorumRecord]) -> QuorumRecord:
     # One number means two sides that did not know of each other; both cannot be stable, but who knows which.
     pending = sorted((each for each in others if each.number >= stable.number and each != stable), key=_place)
     merged = dict.fromkeys(founder for footing in known for founder in footing.merged)
-    return QuorumRecord(known[0].root, stable, 0, tuple(pending), merged=tuple(merged))
+    has_table = any(footing.has_table for footing in known)
+    return QuorumRecord(known[0].root, stable, 0, tuple(pending), merged=tuple(merged), has_table=has_table)
 
 
 def with_merged(footing: QuorumRecord, founders: Iterable[MemberId]) -> QuorumRecord:
@@ -209,8 +212,9 @@ def with_merged(footing: QuorumRecord, founders: Iterable[MemberId]) -> QuorumRe
 
 
 def accept_view(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
-    """Return the record of a view that an operator declares stable, whatever became of the others."""
-    return stable_record(msgspec.structs.replace(footing, number=max(footing.latest_number, footing.number) + 1), view)
+    """Return the record of a view that an operator declares stable, whatever became of the others, and of what they had."""
+    number = max(footing.latest_number, footing.number) + 1
+    return stable_record(msgspec.structs.replace(footing, number=number, has_table=False), view)
 
 
 def _place(view: QuorumView) -> tuple[int, int, MemberId, tuple[MemberId, ...]]:

@@ -112,7 +112,11 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
     known = replay.index.cluster
     if known.view is None or known.footing is None:
         return None
-    footing = msgspec.structs.replace(after_master_loss(known.footing, known.view), left=known.footing.left)
+    footing = msgspec.structs.replace(
+        after_master_loss(known.footing, known.view),
+        left=known.footing.left,
+        has_table=known.table is not None or (known.footing.has_table and not known.has_left),
+    )
     if known.has_left:
         # What was open when it left has been decided without it, by those that got its vote, and those that it counted as the master.
         footing = msgspec.structs.replace(footing, pending=(), left=())

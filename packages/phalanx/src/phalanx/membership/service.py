@@ -129,6 +129,7 @@ class MembershipService:
         state = self.state = MembershipState(local, lease, duties, founded_at)
         wishes = self.wishes = OwnWishes(local, state, duties, table)
         quorum = QuorumState(local, carried)
+        quorum.holds_table = lambda: local.has_folder and table.has_data
         majority = self.majority = Majority(local, state, suspicions, quorum)
         self.view_log = ViewLog(this, state, majority, gone.departures)
 

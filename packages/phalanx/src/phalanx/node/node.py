@@ -164,6 +164,7 @@ class Node:
             self._departures.of,
             self._has_entries,
             majority.quorum.missing_voters,
+            majority.quorum.has_table,
             majority.quorum.voters_besides,
         )
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)

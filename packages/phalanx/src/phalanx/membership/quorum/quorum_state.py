@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -65,6 +65,10 @@ class QuorumState:
         """Member to the identity for which it votes, where that is another one."""
         self._learned: list[QuorumRecord] = []
         """Footings of joiners and of members that agreed to a claim that are in no view of this master yet."""
+        self.holds_table: Callable[[], bool] = lambda: False
+        """Returns whether this member has a table with owners, and a folder; the membership sets it."""
+        self._has_heard_of_table = False
+        """Whether somebody has come with the table of another cluster, which this one is to take up."""
         self._merged: list[MemberId] = []
         """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
         self._waiting_for: set[MemberId] = set()
@@ -116,6 +120,7 @@ class QuorumState:
                 self._voices[member] = memory.voter
         elif memory is not None:
             self._merged += memory.footing.founders
+            self._has_heard_of_table |= memory.footing.has_table
 
     def _is_old(self, voter: MemberId | None, start: int) -> bool:
         """Return whether a later start is known of the folder for which a joiner votes."""
@@ -173,7 +178,8 @@ class QuorumState:
             return rules.first_record(view)
         base = rules.with_merged(rules.combine_records(known), self._merged)
         number = self.footing.number if self.footing is not None else 0
-        base = msgspec.structs.replace(base, number=number)
+        has_table = base.has_table or self._has_heard_of_table or self.holds_table()
+        base = msgspec.structs.replace(base, number=number, has_table=has_table)
         former = tuple((member, self._voices[member]) for member in view.members if member in self._voices)
         if left is None or self.keep_votes(view):
             return rules.next_record(base, view, former, self.left)
@@ -314,6 +320,7 @@ class QuorumState:
         if self.footing is not None and self._view is not None:
             before = self.words()
             self.footing = rules.accept_view(self.footing, self._view)
+            self._has_heard_of_table = False
             self._waiting_for.clear()
             self.left.clear()
             self._has_removed = False
@@ -361,6 +368,10 @@ class QuorumState:
         """Return the footing, with the votes of those that have left, which only this master counts."""
         footing = self.footing
         return msgspec.structs.replace(footing, left=tuple(sorted(self.left))) if footing and self.left else footing
+
+    def has_table(self) -> bool:
+        """Return whether somebody of the cluster has a table in a folder, as `QuorumRecord.has_table` says."""
+        return self.footing is not None and self.footing.has_table
 
     def missing_voters(self) -> tuple[MemberId, ...] | None:
         """Return the voters that are not here, where the majority is not; None: it is here, or no voter has a folder."""

@@ -62,6 +62,8 @@ class CoordinatorQuestions(NamedTuple):
     """Returns whether this member holds any entry."""
     missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None
     """As `QuorumState.missing_voters`."""
+    has_table: Callable[[], bool] = lambda: False
+    """As `QuorumState.has_table`."""
     voters_besides: Callable[[Collection[MemberId]], frozenset[MemberId]] = lambda members: frozenset()
     """As `QuorumState.voters_besides`."""
 
@@ -95,7 +97,7 @@ class PartitionCoordinator:
         """The members of the view."""
         self._search: TableSearch | None = None
         self._searches_made = 0
-        self.restarting = Restarting(local, questions.missing_voters)
+        self.restarting = Restarting(local, questions.missing_voters, questions.has_table)
         self.dormant = DormantPartitions(self.publication, installed_table, self.losses, local.out)
 
     def __repr__(self) -> str:
@@ -397,16 +399,15 @@ class PartitionCoordinator:
         found = self._search.result()
         is_running = found.table.is_assigned
         sides = self._search.stored_sides() if not is_running else {}
-        # Who has left a cluster in good order founds no other one: those who stayed have the data.
-        missing = self._missing_voters() if not is_running else None
-        if any(side.table is not None for side in sides.values()) or self._local.this in sides:
+        has_read = self._local.this in sides and not self.restarting.has_table()
+        if has_read or any(side.table is not None for side in sides.values()):
             plan = self.restarting.consider(sides, now, self._voters_besides(sides))
             if plan is None:
                 self._tell_waiting([member for member, side in sides.items() if side.table is not None], now)
                 return
             found = found._replace(table=plan.table or found.table)
-        elif missing is not None:
-            self.restarting.await_voters(missing)
+        elif not is_running and self._await_table():
+            # Who has left a cluster in good order founds no other one: those who stayed have the data.
             self._tell_waiting((), now)
             return
         self._search = None
@@ -419,6 +420,11 @@ class PartitionCoordinator:
         self.publication.begin(found.completed)
         self._rebalancer.replan("the master changed")
         self.publication.publish(now)
+
+    def _await_table(self) -> bool:
+        """Wait as `Restarting.await_table` does."""
+        away = [MemberId(each.member) for each in self._rebalancer.grace.away]
+        return self.restarting.await_table(away, self._installed.table.partition_count)
 
     def _tell_waiting(self, readers: Collection[MemberId], now: Millis) -> None:
         """Say for whom the cluster waits, and ask those that join. `readers`: who has read a table from its folder."""

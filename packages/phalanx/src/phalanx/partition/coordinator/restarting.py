@@ -25,10 +25,13 @@ class Restarting:
     """Decides when a cluster goes on with what its members have read from their folders."""
 
     def __init__(
-        self, local: LocalContext, missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None
+        self,
+        local: LocalContext,
+        missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None,
+        has_table: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`missing_voters`: as `QuorumState.missing_voters`."""
-        self._missing_voters = missing_voters
+        """`missing_voters`, `has_table`: as in `QuorumState`."""
+        self._missing_voters, self.has_table = missing_voters, has_table
         self._out = local.out
         self._this = local.this
         self._grace_ms = local.config.restart_grace_ms
@@ -107,12 +110,21 @@ class Restarting:
             self._out.record(ClusterRestarted(plan.table.version, tuple(sides), absent))
         return plan
 
-    def await_voters(self, missing: tuple[MemberId, ...]) -> None:
-        """Wait for voters of the last stable view, where nobody is here who has read anything.
+    def await_table(self, away: Collection[MemberId], partition_count: int) -> bool:
+        """Wait where nobody is here who has read a table: for voters of the last stable view, or for whoever has one. Return False if
+        there is nobody to wait for. `away`: members whose folders have what they held.
 
-        1. C, which is new, joins A, which waits for B. 2. A ends.
+        1. C, which is new, joins A, which waits for B. 2. A ends. 3. Were C and others that have come the majority by then, they would
+        begin everything empty.
         """
-        self._note(RestartWait(missing, 0, lacks_majority=True, seen_ms=0))
+        missing, has_table = self._missing_voters(), self.has_table()
+        if missing is None and not has_table:
+            return False
+        lacking = partition_count if has_table else 0
+        # A member can be known by the incarnation for which its process votes, and by the last one.
+        known = {address_of(each): each for each in (*(away if has_table else ()), *(missing or ()))}
+        self._note(RestartWait(tuple(known.values()), lacking, missing is not None, seen_ms=0))
+        return True
 
     def _tell_old(self, plan: Restart, sides: Mapping[MemberId, StoredSide]) -> None:
         """Say once of each member that its folder is an old one."""
