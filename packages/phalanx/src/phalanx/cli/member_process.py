@@ -66,6 +66,7 @@ async def serve(
     status, ended = 0, asyncio.create_task(running.wait_ended())
     await _first_of(ended, stops.leave)
     if ended.done() and running.has_left:
+        await running.wait_closed()
         logger.info("%s has stopped, because an operator has said so", running.address)
     elif not ended.done():
         keeps = running.keeps_data

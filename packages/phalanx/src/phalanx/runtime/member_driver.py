@@ -80,7 +80,16 @@ class MemberDriver(MemberStatus):
     _internal = frozenset(
         {
             *("accepted", "break_off", "caller", "config", "crash", "distrusted", "event_figures", "fail", "feed"),
-            *("flush_events", "now", "own_addresses", "recent_events", "refused_strangers", "start", "untraced_map"),
+            *(
+                "flush_events",
+                "now",
+                "own_addresses",
+                "recent_events",
+                "refused_strangers",
+                "start",
+                "untraced_map",
+                "wait_closed",
+            ),
         }
     )
 
@@ -362,14 +371,21 @@ class MemberDriver(MemberStatus):
                 waiting.set_result(None)
         self._timer.cancel()
         self._measurements.end()
-        self._presence.close()
         if self._http is not None:
             self._http.end_soon()
         self._drop_connections()
         self.caller.detach()
         self._events.close()
+        is_orderly = error is None and self._has_left
         if self._disk is not None:
-            self._disk.end(is_orderly=error is None and self._has_left)
+            self._disk.end(is_orderly=is_orderly, on_closed=self._stop_listening)
+        if self._disk is None or not is_orderly:
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        """Give up the address. A member that has stopped keeps it until its last sync: whoever finds nobody there can cut the power."""
+        self._presence.close()
+        self.accepted.drop()
 
     def fail(self, error: BaseException) -> None:
         """End at once, as in a crash, after an unexpected error (see `failure`)."""
@@ -437,13 +453,17 @@ class MemberDriver(MemberStatus):
                     self.address, timeout_s, self.replicas_held, ", which stay in its folder" if self.keeps_data else "",
                 )  # fmt: skip
         self._end(None)
-        self._presence.close()
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Wait until a member that has ended has written all that it still writes, and has given up its address."""
         await asyncio.sleep(0)  # the dropped connections close
         if self._http is not None:
             await self._http.wait_ended()
         await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
         if self._disk is not None:
             await self._disk.wait_closed()
+        self._stop_listening()
 
     async def wait_ended(self) -> None:
         """Wait until this member has ended.

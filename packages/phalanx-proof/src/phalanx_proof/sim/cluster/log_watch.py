@@ -3,7 +3,8 @@ which clock each process begins.
 
 * When segments are removed, what is synced then gives without them the replicas of all records up to there (DU-12). So much is sure even
   if the machine loses power in this moment, and nobody has to lose power to find it.
-* What a process had written that has ended in good order is there when the next one begins, also where the power was cut in between.
+* What a process had written that has ended in good order is there when the next one begins, also where the power was cut in between
+  (DU-63).
 * When a process can give stamps, because its cluster has a table with owners, its clock is ahead of all that the log has ever had, also
   of those that a power cut has taken (DU-27).
 """

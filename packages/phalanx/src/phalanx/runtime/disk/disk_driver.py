@@ -7,6 +7,7 @@ present incarnation.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context
 from typing import Protocol
 
@@ -107,10 +108,12 @@ class DiskDriver:
         if (partition := self.disk.find_copy(self._member.node.grid.held.count_bytes)) is not None:
             self._member.feed(CopyToDisk(partition))
 
-    def end(self, *, is_orderly: bool) -> None:
-        """Begin to close the disk. `is_orderly`: the member has ended as it was asked to."""
+    def end(self, *, is_orderly: bool, on_closed: Callable[[], None] | None = None) -> None:
+        """Begin to close the disk. `is_orderly`: the member has ended as it was asked to. `on_closed`: called when it is closed."""
         if self._closing is None:
             self._closing = self._loop.create_task(self.disk.close(is_orderly=is_orderly))
+            if on_closed is not None:
+                self._closing.add_done_callback(lambda _: on_closed())
 
     async def wait_closed(self) -> None:
         """Wait until the disk is closed, if that has begun."""
