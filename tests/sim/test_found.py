@@ -264,6 +264,7 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
         (2387, Profile.RESTART),  # no operator emptied a copy of a folder that was damaged, too
         (3475, Profile.OUTAGE),  # an operator accepted a view, and the side that had the majority came back later
         (3621, Profile.OUTAGE),  # as 3475, and the other side was there before
+        (3858, Profile.OUTAGE),  # all keys were read at last while the network was in two parts
     ],
 )
 def test_what_a_checker_took_for_a_violation_is_none(seed: int, profile: Profile) -> None:
@@ -348,7 +349,7 @@ def test_members_go_where_one_stops_and_another_leaves_that_hold_the_same() -> N
         (891, Profile.RESTART),
         *(
             pytest.param(seed, Profile.RESTART, marks=pytest.mark.long)
-            for seed in (849, 1169, 1202, 1360, 1437, 1458, 1488)
+            for seed in (167, 233, 849, 1169, 1202, 1360, 1437, 1458, 1488)
         ),
         pytest.param(3322, Profile.OUTAGE, marks=pytest.mark.long),
     ],

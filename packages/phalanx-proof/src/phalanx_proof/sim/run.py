@@ -161,7 +161,7 @@ class _Run:
             self._faults.revive()
             needs_majority = self._options.protection.majority and not self._judges.are_votes_gone
             unmet = find_unmet(world, self._workload, needs_majority=needs_majority)
-            unmet += [each for program in self._programs for each in program.unmet()]
+            unmet += [*self._faults.unmet(), *(each for program in self._programs for each in program.unmet())]
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
                 if world.now >= whole_since + stays_ms:

@@ -85,6 +85,12 @@ class Faults:
             elif host.wants_lite:
                 host.wants_lite = False  # Between two incarnations: the next one is asked.
 
+    def unmet(self) -> list[str]:
+        """Say which faults that were planned for later are not over: nothing is at rest before."""
+        begin, now = self._world.options.duration_ms, self._world.now
+        later = [each for each in self._world.options.faults if each.at_ms >= begin]
+        return [f"{each.kind} of {each.at_ms} ms is not over" for each in later if now < each.at_ms + each.lasts_ms]
+
     def revive(self) -> None:
         """Start a process as an operator would: the first seed if nobody is in a cluster, because only it can make one;
         and one that holds data where none does, or only such that are to leave and wait for another one to take what they have.
