@@ -67,3 +67,9 @@ def test_a_thread_is_told_of_a_write_of_an_always_map_when_it_is_synced(tmp_path
 def test_a_member_without_a_folder_is_not_configured_with_maps_that_wait_for_it() -> None:
     with pytest.raises(UsageError, match="maps: durability 'always' needs a folder of this member: set data_dir"):
         Config(maps={"things": MapConfig(durability="always")})
+
+
+def test_an_empty_name_is_no_folder() -> None:
+    """Else a variable that nobody has set would make the folder in which the process runs that of the member."""
+    with pytest.raises(UsageError, match="data_dir: it is empty: name a folder, or leave it out"):
+        Config(data_dir="")

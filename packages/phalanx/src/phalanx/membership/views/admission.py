@@ -132,9 +132,15 @@ class JoinRefusals:
             return ""
         is_of_backup = stay_apart(founders, others)
         if root and (has_data or is_of_backup):
+            # What was restored, and the cluster of the backup, are both to go on.
+            advice = (
+                "give the joiner the seeds of its own cluster"
+                if is_of_backup
+                else "stop this cluster and start the other one without it"
+            )
             return (
                 f"the joiner's data_dir has the data of the cluster that {root} founded, and this one was founded by {founders[0]} and has "
-                f"data of its own: stop this cluster and start the other one without it, or give the joiner an empty folder"
+                f"data of its own: {advice}, or give the joiner an empty folder"
             )
         if is_of_backup:
             return (

@@ -212,6 +212,8 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "redis_maps", redis_maps)
         check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
         check_http_changes(self.http_allow_changes, self.http_token_file)
+        if self.data_dir == "":  # else that is the folder in which the process runs
+            raise UsageError("data_dir: it is empty: name a folder, or leave it out to keep all in memory")
         if self.data_dir is None and not self.lite and self.map_plan.has_always:
             raise UsageError("maps: durability 'always' needs a folder of this member: set data_dir")
         if self.tcp_keepalive_ms and self.tcp_keepalive_ms < 1000:
