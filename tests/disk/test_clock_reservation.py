@@ -8,16 +8,33 @@ from hypothesis import strategies as st
 
 from phalanx.common.clock import BEHIND_MS, COUNTER_BITS, ClockStart, GridClock
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.store import StoreStart
+from phalanx.common.view import MembersView
 from phalanx.disk.blocks import BlockTimes
 from phalanx.disk.clock_reservation import LEAST_LEFT_MS, RESERVED_MS, ClockReservation
-from phalanx.disk.reading import StartTimes, find_clock_start
+from phalanx.disk.log_index import LogIndex
+from phalanx.disk.log_writer import LogOwner, LogWriter
+from phalanx.disk.reading import StartTimes, find_clock_start, replay_log
 from phalanx.disk.replay import Replay
-from phalanx.disk.scanning import LogScan
+from phalanx.disk.scanning import LogScan, scan
+from phalanx.disk.segment_head import SegmentHead, encode_head, make_magic
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.wire.disk_records import FORMAT, ClockReserved, EpochBegun, KnownCluster, LogRecord, SegmentStart
+from phalanx.wire.disk_records import (
+    FORMAT,
+    ClockReserved,
+    EpochBegun,
+    KnownCluster,
+    LogRecord,
+    SegmentStart,
+    ViewRecord,
+)
 
 WALL: Millis = 1_700_000_000_000
 DAY: Millis = 86_400_000
+HOUR: Millis = 3_600_000
+A = MemberId("A")
+IN_A_CLUSTER = KnownCluster(MembersView(1, A, (A,)))
+STORE = bytes(16)
 
 
 class Member:
@@ -46,6 +63,7 @@ class Member:
 def restored(scan_times: BlockTimes, written_by: str, records: list[LogRecord], at: StartTimes) -> GridClock:
     """The clock of a process that starts with these records."""
     replay = Replay()
+    replay.index.cluster = IN_A_CLUSTER
     for lsn, record in enumerate(records, 1):
         replay.take(lsn, record, 0)
     segment = SegmentStart(FORMAT, "", 1, 0, 1, None, "test", MemberId("A"), written_by, "", 9, KnownCluster())
@@ -162,6 +180,34 @@ def test_a_segment_reserves_anew() -> None:
     assert appended is not None
     (record,) = appended.records
     assert record.body == ClockReserved(member.clock.read(10) + (RESERVED_MS << COUNTER_BITS))
+
+
+class Segment(bytearray):
+    """A segment in memory."""
+
+    def append(self, data: bytes | bytearray, lsn: int) -> int:  # type: ignore[override]  # a block, not one byte
+        self += data
+        return len(self) - len(data)
+
+
+def test_a_wall_clock_that_is_ahead_reserves_nothing_before_its_member_is_in_a_cluster() -> None:
+    """1. A's wall clock is an hour ahead of the cluster that it joins, whose clock it takes over. 2. All lose power: by what A had reserved
+    before, the clocks of all would have been an hour ahead from then on."""
+    segment = Segment(encode_head(head := SegmentHead(1, make_magic(bytes(8)), STORE, "test")))
+    writer = LogWriter(
+        LogOwner(1, "c", "test", "boot"), StoreStart(STORE.hex(), 1), scan({}, STORE), LogIndex(KnownCluster(), {})
+    )
+    writer.begin_segment(head, A, BlockTimes(WALL + HOUR << COUNTER_BITS, WALL + HOUR, 0), segment)
+    alone = scan({1: bytes(segment)}, STORE)
+    later = StartTimes("later boot", WALL + 60_000, 5)
+    start = find_clock_start(alone, replay_log({1: bytes(segment)}, STORE, alone, later), later)
+    assert start == ClockStart(0, 0, WALL + 60_000 - 5, 0), "it has stamped nothing, and its wall clock was set right"
+    joined = BlockTimes(WALL << COUNTER_BITS, WALL + HOUR, 10)
+    writer.log.add(ViewRecord(MembersView(1, A, (A,)), None, A, A))
+    writer.write(writer.take(joined), joined, segment)
+    found = scan({1: bytes(segment)}, STORE)
+    start = find_clock_start(found, replay_log({1: bytes(segment)}, STORE, found, later), later)
+    assert start.reserved == WALL + RESERVED_MS << COUNTER_BITS
 
 
 def test_an_empty_log_reserves_nothing() -> None:

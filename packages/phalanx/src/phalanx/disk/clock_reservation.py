@@ -5,7 +5,8 @@ back. 4. Did the grid's clock begin behind the greatest stamp of the log, the ne
 
 So the log says how far stamps may be given, a while ahead, and a start on another boot of the machine begins there. The record goes with
 a block that is written anyway: a member that writes nothing reserves nothing. What is reserved is renewed so early that it is synced
-before the rest is used up: a sync that took longer has failed, and the member with it (DU-44).
+before the rest is used up: a sync that took longer has failed, and the member with it (DU-44). A member that has never been in a cluster
+reserves nothing: it shows its wall clock until it has joined one, and stamps nothing until then.
 """
 
 from __future__ import annotations

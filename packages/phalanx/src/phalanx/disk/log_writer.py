@@ -97,7 +97,8 @@ class LogWriter:
                 owner.boot_id, owner.release, version, index.cluster, index.starts(),
             )
         )  # fmt: skip
-        self._reservation.begin(self.log, times.clock)
+        if index.cluster.view is not None:
+            self._reservation.begin(self.log, times.clock)
         appended = known(self.log.take(), "a segment begins with what it is", log=self.log)
         first, before = appended.first_lsn, self._end.chain if self._end is not None else 0
         self._head = head

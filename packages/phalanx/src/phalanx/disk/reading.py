@@ -115,9 +115,10 @@ def _refuse_too_much(replay: Replay, may_hold: int) -> None:
 def find_clock_start(found: LogScan, replay: Replay, at: StartTimes) -> ClockStart:
     """Return where the clock of the grid goes on: behind the greatest stamp, by the time that has passed since the last block.
 
-    Within one boot nothing that was written is lost. Else the end can be lost, and stamps that were given until then with it.
+    Within one boot nothing that was written is lost. Else the end can be lost, and stamps that were given until then with it. Who has been
+    in no cluster has given none: its blocks show the wall clock.
     """
-    if found.newest is None or found.times is None:
+    if found.newest is None or found.times is None or replay.index.cluster.view is None:
         return ClockStart(0, 0, at.wall_ms - at.mono_ms, 0)
     boot_id, shown = found.newest.boot_id, found.times.clock
     reserved = shown if boot_id == at.boot_id else max(shown, replay.index.reserved)
