@@ -9,7 +9,7 @@ interested (`_interests`).
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import assert_never, get_args
+from typing import assert_never
 
 from phalanx.calls.call_router import CallRouter, why_no_owners
 from phalanx.common.clock import GridClock
@@ -78,6 +78,7 @@ from phalanx.node.departure_reasons import DepartureReasons
 from phalanx.node.history import History
 from phalanx.node.incarnation_end import last_record
 from phalanx.node.inquiries import HistoryInquiries, Inquiries
+from phalanx.node.message_kinds import OF_ONE_PARTITION, OF_PARTITIONS, SET_ALARMS
 from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.pause_detection import PauseDetection
 from phalanx.node.recent_activity import RecentActivity
@@ -92,27 +93,6 @@ from phalanx.wire.disk_records import TableRecord
 from phalanx.wire.message import WireMessage
 from phalanx.wire.table_messages import StoredSide
 
-_OF_ONE_PARTITION = frozenset(
-    [
-        *get_args(m.Mutation),
-        *(m.ReplicateAck, m.ProbeAnswer, m.CopyStart, m.CopyChunk, m.CopyAck, m.CopyRefused),
-        *(m.MigrationOrder, m.MigrationReady, m.MigrationCommit, m.MigrationAnswer),
-    ]
-)
-"""Messages that name one partition. If this member does not know it, the sender has a newer table: then the message is
-repeated.
-"""
-_OF_PARTITIONS = frozenset([*get_args(m.KeyRequest), *get_args(m.BulkRequest)])
-"""Requests that can have to wait until their partition can be served."""
-_SET_ALARMS = frozenset(
-    [
-        *_OF_PARTITIONS,
-        *get_args(m.Mutation),
-        *get_args(m.Reply),
-        *(m.ReplicateAck, m.ReplicateAcks, m.CopyAck),
-    ]
-)
-"""The messages of callers' requests and writes. Their handlers set the alarms of the machines whose work they change."""
 SERVED_IN_A_TURN = 64
 """How many parked requests one turn serves if each has one key; one with several keys counts as all. All at once could
 take seconds.
@@ -197,7 +177,7 @@ class Node:
             route_each(m.Reply, self._on_reply),
         )
         self._handlers = self._awake = {
-            kind: handler if kind in _SET_ALARMS else self._moving(handler) for kind, handler in handlers.items()
+            kind: handler if kind in SET_ALARMS else self._moving(handler) for kind, handler in handlers.items()
         }
         self._members: frozenset[MemberId] = frozenset()
         """The members of the installed view."""
@@ -292,17 +272,17 @@ class Node:
         if sender not in self._members and kind in OF_MEMBERS_ONLY and not admits_stranger(sender, message, self._out):
             return
         if (
-            kind in _OF_ONE_PARTITION
+            kind in OF_ONE_PARTITION
             and message.partition >= len(self.grid.ownership.owned)  # type: ignore[attr-defined]
             and not self.grid.knows(message.partition)  # type: ignore[attr-defined]
         ):
             return
-        if self._released and kind in _OF_PARTITIONS:
+        if self._released and kind in OF_PARTITIONS:
             # Behind those that wait longer: some can be of the same caller.
             self.grid.parked.queue(sender, message)  # type: ignore[arg-type]  # one of these kinds
         else:
             self._handlers[kind](sender, message, now)
-        if not self._is_serving and kind in _OF_PARTITIONS:
+        if not self._is_serving and kind in OF_PARTITIONS:
             self.coordinator.want_table(now)
         out = self._out
         if out.has_news or out.loopback or self._released:
@@ -324,7 +304,7 @@ class Node:
                 self._handlers[type(request)](caller, request, now)
             elif loopback:
                 message = loopback.popleft()
-                if self._released and type(message) in _OF_PARTITIONS:
+                if self._released and type(message) in OF_PARTITIONS:
                     self.grid.parked.queue(self.this, message)  # type: ignore[arg-type]  # one of these kinds
                 else:
                     self._handlers[type(message)](self.this, message, now)
