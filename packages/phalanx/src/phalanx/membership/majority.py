@@ -137,6 +137,17 @@ class Majority:
                 if other not in self._suspicions.suspected:
                     self._out.send(other, message)
 
+    def on_synced(self, now: Millis) -> bool:
+        """Count this member's own vote, on the master, if its disk has the present view (DU-05). Return whether that is news.
+
+        1. M removes B from A, B and M. A confirms that, and C joins: all are told that the list of A and M is stable. 2. The power fails
+        before M has synced that list. 3. By its folder, M and B are the majority.
+        """
+        if not self.quorum.awaits(self._this):
+            return False
+        self.renew(now)
+        return not self.quorum.awaits(self._this)
+
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """Note, on the master, which view a slave has."""
         self.note_view(sender, message.view_version, message.view_maker)
@@ -154,13 +165,13 @@ class Majority:
     # --- leases ----------------------------------------------------------------------------------------------------
 
     def renew(self, now: Millis) -> None:
-        """Renew the master's own lease by the echoes, and grant leases to all that asked when it gets one."""
+        """Count the master's own vote. Renew its lease by the echoes, and grant leases to all that asked when it gets one."""
         view = self._state.view
-        if not self.lease.lease_ms or view is None:
+        if view is None:
             return
-        if not self.lease.is_bound(self._this, now):
+        if self.quorum.has_synced(view.id) and not self.lease.is_bound(self._this, now):
             self._note_voter(self._this, view.version, view.maker)
-        if self.lease.renew(self.quorum.footing, self.quorum.left, now):
+        if self.lease.lease_ms and self.lease.renew(self.quorum.footing, self.quorum.left, now):
             for member in self.lease.requesters():
                 self._grant(member, now)
 

@@ -201,6 +201,7 @@ class Node:
         """Whether this input can have changed when machines are due that do not set their alarms themselves."""
         self._has_ended = False
         self._sync_gate = SyncGate(self.log)
+        majority.quorum.has_synced = self._sync_gate.has_synced
         self._is_serving = False
         """Whether the partitions are assigned, and this incarnation is not over."""
 
@@ -237,6 +238,7 @@ class Node:
             self._follow_up(now)
         elif isinstance(event, Synced):
             self.grid.on_synced(event.lsn, now)
+            self._has_moved |= self.membership.majority.on_synced(now)
             self._follow_up(now)
         else:
             self._handle_other(event, now)
@@ -249,6 +251,8 @@ class Node:
             self._departures.history.add(out.recorded, now)
         if self.log.is_on and (record := self.membership.view_log.take_record()) is not None:
             self._sync_gate.add(record)
+            if self.membership.majority.quorum.awaits(self.this):
+                self.log.want_sync()
         effects = out.take()
         if self._has_moved:
             self.alarms.follow()
@@ -382,6 +386,7 @@ class Node:
                 self.grid.disk_copies.begin(partition, now)
             case DiskChecked():
                 self.grid.on_disk_checked(event, now)
+                self.membership.majority.on_synced(now)
                 if self.grid.disks.lets_leave(self.installed_table.table):
                     self.data_merging.on_leave_wanted(now)
             case LeaveWanted(keeps=True):

@@ -64,6 +64,12 @@ class SyncGate:
         elif type(record) is ViewRecord:
             self._views.append((self._newest_lsn, record.view.id))
 
+    def has_synced(self, view: ViewId) -> bool:
+        """Return whether the disk has a view, or will have nothing any more."""
+        log = self._log
+        is_there = any(each == view and lsn <= log.synced_lsn for lsn, each in self._views)
+        return is_there or not log.is_on or log.store is None
+
     @property
     def is_closed(self) -> bool:
         """Whether a view or a table is not synced, or something is held because one was not."""

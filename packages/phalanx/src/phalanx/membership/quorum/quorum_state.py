@@ -19,7 +19,7 @@ import msgspec
 from phalanx.common import quorum as rules
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, QuorumView, VoterHistory
-from phalanx.common.view import MembersView
+from phalanx.common.view import MembersView, ViewId
 from phalanx.machine.local_context import LocalContext
 from phalanx.wire.view_events import MajorityChanged, ViewAccepted, ViewStable
 
@@ -49,6 +49,8 @@ class QuorumState:
         self._out = local.out
         self._awaits_itself = local.config.lease_ms > 0
         """Whether this member is told, like others, when it has a view itself."""
+        self.has_synced: Callable[[ViewId], bool] = lambda view: True
+        """Returns whether this member's disk has a view; the member sets it."""
         self._has_folder = local.has_folder
         """Whether what members hold outlives their processes."""
         memory = carried.memory if carried is not None else None
@@ -245,7 +247,7 @@ class QuorumState:
         """Wait for the voters of a view that can become stable."""
         if self.footing is not None and self.footing.has_majority and not self.footing.is_stable:
             self._waiting_for = set(view.data_members or view.members)
-            if not self._awaits_itself:
+            if not self._awaits_itself and self.has_synced(view.id):
                 self._waiting_for.discard(self._this)
             self._settle_if_known()
 
@@ -270,6 +272,10 @@ class QuorumState:
         """Note whether the majority has the present view. Return whether it has."""
         self._has_removed = any(missing.count > 0 for missing in self._uncommitted)
         return not self._has_removed
+
+    def awaits(self, member: MemberId) -> bool:
+        """Return whether this member, the master, waits until another one, or itself, has the present view."""
+        return member in self._waiting_for
 
     def record_view_ack(self, member: MemberId, version: int, maker: str) -> bool:
         """Note, on the master, that a member has installed this view. Return whether that makes the present one stable."""
