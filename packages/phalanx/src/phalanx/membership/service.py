@@ -128,8 +128,7 @@ class MembershipService:
         lease, founded_at = Lease(this, config.lease_ms, carried), carried.founded_at if carried is not None else None
         state = self.state = MembershipState(local, lease, duties, founded_at)
         wishes = self.wishes = OwnWishes(local, state, duties, table)
-        quorum = QuorumState(local, carried)
-        quorum.holds_table = lambda: local.has_folder and table.has_data
+        quorum = QuorumState(local, carried, table)
         majority = self.majority = Majority(local, state, suspicions, quorum)
         self.view_log = ViewLog(this, state, majority, gone.departures)
 

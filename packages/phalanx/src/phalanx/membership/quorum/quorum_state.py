@@ -21,7 +21,13 @@ from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover, QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.view import MembersView, ViewId
 from phalanx.machine.local_context import LocalContext
+from phalanx.membership.table_news import TableNews
 from phalanx.wire.view_events import MajorityChanged, ViewAccepted, ViewStable
+
+
+def _has_no_disk(view: ViewId) -> bool:
+    """Return True: nothing has to be synced. (A lambda could not be copied with the member.)"""
+    return True
 
 
 class _Missing:
@@ -44,12 +50,14 @@ class _Missing:
 class QuorumState:
     """The footing of the present view, as this member knows it."""
 
-    def __init__(self, local: LocalContext, carried: QuorumHandover | None) -> None:
+    def __init__(self, local: LocalContext, carried: QuorumHandover | None, table: TableNews | None = None) -> None:
+        """`table`: what this member knows of its table; None: it never has one."""
+        self._table = table
         self._this = this = local.this
         self._out = local.out
         self._awaits_itself = local.config.lease_ms > 0
         """Whether this member is told, like others, when it has a view itself."""
-        self.has_synced: Callable[[ViewId], bool] = lambda view: True
+        self.has_synced: Callable[[ViewId], bool] = _has_no_disk
         """Returns whether this member's disk has a view; the member sets it."""
         self._has_folder = local.has_folder
         """Whether what members hold outlives their processes."""
@@ -67,8 +75,6 @@ class QuorumState:
         """Member to the identity for which it votes, where that is another one."""
         self._learned: list[QuorumRecord] = []
         """Footings of joiners and of members that agreed to a claim that are in no view of this master yet."""
-        self.holds_table: Callable[[], bool] = lambda: False
-        """Returns whether this member has a table with owners, and a folder; the membership sets it."""
         self._has_heard_of_table = False
         """Whether somebody has come with the table of another cluster, which this one is to take up."""
         self._merged: list[MemberId] = []
@@ -180,7 +186,8 @@ class QuorumState:
             return rules.first_record(view)
         base = rules.with_merged(rules.combine_records(known), self._merged)
         number = self.footing.number if self.footing is not None else 0
-        has_table = base.has_table or self._has_heard_of_table or self.holds_table()
+        keeps_table = self._has_folder and self._table is not None and self._table.has_data
+        has_table = base.has_table or self._has_heard_of_table or keeps_table
         base = msgspec.structs.replace(base, number=number, has_table=has_table)
         former = tuple((member, self._voices[member]) for member in view.members if member in self._voices)
         if left is None or self.keep_votes(view):
