@@ -64,6 +64,7 @@ def test_each_profile_has_a_thousand_histories_in_each_round_and_no_seed_twice()
         "outage",
         "power-cuts",
         "restart",
+        "restored",
         "timeouts",
     }
     assert all(sorted(played) == list(range(2_000)) for played in seeds.values())

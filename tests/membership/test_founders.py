@@ -1,6 +1,7 @@
 """What members tell of who founded their cluster, and for how long it has existed: through claims, cuts, merges and returns."""
 
 import msgspec
+import pytest
 
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId
@@ -124,10 +125,15 @@ def test_a_restored_cluster_and_the_living_one_never_merge_whoever_finds_the_oth
     assert set(founders(c, "A")).isdisjoint(founders(c, "S"))
 
 
-def test_a_member_of_the_living_cluster_does_not_join_a_restored_one_that_has_data() -> None:
-    """DU-23: 1. B of [A,B] is cut off and comes back. 2. It finds nobody but [S,T]."""
+@pytest.mark.parametrize("has_data", [True, False])
+def test_a_member_of_the_living_cluster_does_not_join_a_restored_one(*, has_data: bool) -> None:
+    """DU-23: 1. B of [A,B] is cut off and comes back. 2. It finds nobody but [S,T].
+
+    Also if these have no data yet: 3. B joins them. 4. They count A as a founder, and the folders of A and B could join them.
+    """
     c = restored_beside_living()
-    c.assign("S", rows=["ST"])
+    if has_data:
+        c.assign("S", rows=["ST"])
     memory = c.nodes["B"].membership.majority.quorum.memory()
     c.crash("B")
     past = FormerIncarnation(ask_first=(c.id("S"),))

@@ -379,8 +379,14 @@ def admit_copied_folders(node: Node) -> None:
     replace(copied, "refuse", lambda request, view, queued, now: None)
 
 
+def admit_members_of_other_clusters(node: Node) -> None:
+    """The master admits members whose folders have the data of another cluster."""
+    replace(node.membership._join_requests._refusals, "_why_other_data", lambda message: "")
+
+
 DISK_CANARIES: dict[str, Callable[[Node], None]] = {
     "admit-copied-folders": admit_copied_folders,
+    "admit-members-of-other-clusters": admit_members_of_other_clusters,
     "log-no-puts": _log_no(ReplicatePut),
     "log-no-removals": _log_no(ReplicateRemove),
     "log-no-updates": _log_no(ReplicateUpdates),

@@ -19,6 +19,7 @@ from phalanx.machine.effects import Finished
 from phalanx.node.node import Node
 from phalanx_proof.sim.cluster.folder import SimFolder, SyncUnderWay
 from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.restored_folder import RestoredFolder
 from phalanx_proof.sim.cluster.sector_disk import Image, SectorDisk
 from phalanx_proof.sim.cluster.world import World
 
@@ -148,6 +149,17 @@ class _SyncsAgain(SimFolder):
         self.files.cut_power(self._chance)
 
 
+class _KeepsTheFounder(RestoredFolder):
+    """What is restored from a backup counts as the cluster that was backed up."""
+
+    def name_founder(self, founder: MemberId) -> MemberId:
+        return founder
+
+
+class _RestoresTheSameCluster(World):
+    restored_folder_type = _KeepsTheFounder
+
+
 class _KeepsTheNewest(SimFolder):
     """Of the segments that nobody needs any more, the newest one is forgotten, and stays for ever."""
 
@@ -182,6 +194,7 @@ DISK_WORLDS: dict[str, type[World]] = {
     "end-before-the-sync": _folder(_EndsBeforeTheSync),
     "write-behind-the-end": _folder(_WritesBehindTheEnd),
     "sync-again": _folder(_SyncsAgain),
+    "restore-the-same-cluster": _RestoresTheSameCluster,
     "forget-what-is-not-synced": _folder(_TakesTheTailForTheEnd),
 }
 """Name to the world that does so."""

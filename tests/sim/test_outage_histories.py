@@ -77,6 +77,9 @@ UNIQUE = {
 COPIES = {"admit-copied-folders": {"no two members have one folder"}}
 """Bugs with folders that were put back, copied or moved, to what a history of restarts says then."""
 
+BACKUPS = ("restore-the-same-cluster", "admit-members-of-other-clusters")
+"""Bugs by which what is restored from backups becomes one with the cluster of these."""
+
 PROMISES = ("acknowledge-unsynced", "tell-tables-unsynced")
 """Bugs that a power cut shows."""
 
@@ -95,7 +98,10 @@ UNSEEN = {
 
 
 def test_every_bug_of_the_disk_has_an_expectation() -> None:
-    assert {*LOG_OF, *FAILING, *RESTARTS, *UNIQUE, *COPIES, *PROMISES, *UNSEEN} == {*DISK_CANARIES, *DISK_WORLDS}
+    assert {*LOG_OF, *FAILING, *RESTARTS, *UNIQUE, *COPIES, *BACKUPS, *PROMISES, *UNSEEN} == {
+        *DISK_CANARIES,
+        *DISK_WORLDS,
+    }
 
 
 @pytest.mark.rows("D-1", "D-8")
@@ -124,6 +130,12 @@ def test_what_is_used_twice_or_removed_too_early_is_found_at_once(canary: str) -
 @pytest.mark.parametrize("canary", COPIES)
 def test_what_becomes_of_copied_folders_is_found(canary: str) -> None:
     assert_found(canary, Profile.RESTART, range(120), COPIES[canary])
+
+
+@pytest.mark.rows("D-20")
+@pytest.mark.parametrize("canary", BACKUPS)
+def test_a_restored_cluster_that_does_not_stay_apart_is_found(canary: str) -> None:
+    assert_found(canary, Profile.RESTORED, range(60), {"a restored cluster and that of the backup stay apart"})
 
 
 @pytest.mark.rows("D-6", "D-7")

@@ -83,6 +83,8 @@ class Profile(enum.StrEnum):
     folders, mostly while the cluster lives; some machines lose power."""
     POWER_CUTS = "power-cuts"
     """Histories of CUTS in which all processes end during a cut, and come back with their folders."""
+    RESTORED = "restored"
+    """Histories of OUTAGE and RESTART in which an operator backs all folders up, and restores them on other machines, beside the cluster."""
     TIMEOUTS = "timeouts"
     """Members pause, the network stalls, and one member hangs for good."""
     QUIET = "quiet"
@@ -161,6 +163,11 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a process begins with what is in the folder of its host; False: with an empty folder."""
     switches_off: bool = False
     """Whether the machine of a member that stops is switched off when its process has ended."""
+    restored_hosts: int = 0
+    """How many more hosts there are, for members whose folders are restored from backups of those of the others; 0 or `hosts`. Their
+    seeds lead to all. Those of the others do not lead to them: a new member would join either cluster."""
+    backed_up_at_ms: Millis = 0
+    """When these backups are made."""
     bounds_logs: bool = False
     """Whether it is judged at rest how long logs are: all is copied to the disks for that."""
     always: bool = False
@@ -225,14 +232,16 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
         return Address(f"10.0.0.{host + 1}:5701")
 
     def traits_of(self, host: int) -> Traits:
-        return self.traits[host] if self.traits else USUAL
+        return self.traits[host % self.hosts] if self.traits else USUAL
 
     def _seeds_of(self, host: int) -> tuple[str, ...]:
         """Return the seeds with which a host's members are configured."""
         if self.seeds_known_at_ms != NO_SOURCES:
             return SOURCES
-        named = [each for each in range(self.members) if each != host] if self.mutual_seeds else range(self.hosts)
-        return tuple(self.address(each) for each in named)
+        if self.mutual_seeds:
+            return tuple(self.address(each) for each in range(self.members) if each != host)
+        restored = self.restored_hosts if host >= self.hosts else 0
+        return tuple(self.address(each) for each in range(self.hosts + restored))
 
     def node_config(self, host: int) -> NodeConfig:
         """Return the settings of the member on a host."""

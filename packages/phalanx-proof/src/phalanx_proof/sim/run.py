@@ -8,7 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
 from phalanx.wire.event import Event
@@ -19,6 +19,7 @@ from phalanx_proof.sim.checkers.findings import Violation
 from phalanx_proof.sim.cluster.faults import Faults
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.log_sizes import BOUNDED, judge_sizes
+from phalanx_proof.sim.cluster.restored_cluster import RestoredCluster
 from phalanx_proof.sim.durations import Measures
 from phalanx_proof.sim.event_logs import EventLogs, Trace
 from phalanx_proof.sim.history.request_ids import ADMIN_FROM
@@ -103,7 +104,8 @@ class _Run:
         self._rules: Counter[str] = Counter()
         self._workload = Workload(options)
         self._judges = Judges(options, self._workload, lambda: self._world.now, self._running)
-        self._world = planted.world(options, self, self._adapt)
+        self._restored = RestoredCluster(options.hosts, self, self._tell)
+        self._world = planted.world(options, self._restored if options.restored_hosts else self, self._adapt)
         self._faults = Faults(self._world, self._story, self._judges.evidence.failed_disks)
         evidence = self._judges.evidence
         self._programs = [kind(options, self._workload, evidence) for is_wanted, kind in PROGRAMS if is_wanted(options)]
@@ -113,7 +115,11 @@ class _Run:
     def _adapt(self, node: Node) -> None:
         """Plant the bug in a new member, and watch it."""
         self._planted.plant(node)
-        self._judges.watch(node)
+        if address_of(node.this) in {host.address for host in self._world.hosts}:
+            self._judges.watch(node)
+
+    def _tell(self, what: str, why: str) -> None:
+        self._judges.evidence.findings.add(self._world.now, what, why)
 
     def end_at(self, ends_at: Callable[[Violation], bool]) -> None:
         """End the history at the first violation of which this is true."""
@@ -129,6 +135,7 @@ class _Run:
         for number, at in enumerate(options.start_at_ms):
             world.queue.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
+        self._restored.plan(world)
         everybody: list[Workload | Program] = [self._workload, *self._programs]
         for program in everybody:
             program.begin(world)
@@ -199,6 +206,7 @@ class _Run:
             joined = [host for host in world.hosts if host.has_joined]
             for program in self._programs:
                 program.judge(joined, world.now)
+        self._restored.judge(world)
         if self._options.bounds_logs and not world.is_over:
             self._judges.evidence.counts["judged logs"] = judge_sizes(
                 world, lambda host, why: self.on_wrong_log(host, BOUNDED, why, world.now)
@@ -212,6 +220,7 @@ class _Run:
         counts["refused folders"] = world.refused_folders
         counts["repaired folders"] = sum(host.repaired_folders for host in world.hosts)
         counts["judged removals"] = sum(host.folder.watch.judged for host in world.hosts if host.folder is not None)
+        counts["restored members that serve"] = self._restored.serving
         counts["orderly ends"] = sum(host.folder.watch.ends for host in world.hosts if host.folder is not None)
         for program in self._programs:
             counts.update(program.counts())

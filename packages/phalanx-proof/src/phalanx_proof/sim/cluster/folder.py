@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from phalanx.common.clock import ClockStart
 from phalanx.common.disk_state import DiskState
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.ids import MemberId, Millis
@@ -30,7 +31,7 @@ from phalanx.wire.disk_records import LogRecord, SegmentStart
 from phalanx_proof.sim.cluster.crash_points import Crash, CrashPoint
 from phalanx_proof.sim.cluster.disk import SimDisk
 from phalanx_proof.sim.cluster.disk_contents import find_difference_of
-from phalanx_proof.sim.cluster.log_watch import LogWatch
+from phalanx_proof.sim.cluster.log_watch import LogWatch, find_jump
 from phalanx_proof.sim.cluster.sector_disk import Image, Places, SectorDisk
 
 SEGMENT_RECORDS = 40
@@ -140,6 +141,11 @@ class SimFolder(SimDisk):
         """The last record that was given to the system as a whole, and that no power cut or failed sync can have taken."""
         self._followed_lsn = 0
         """The last record that `replay` has."""
+
+    @property
+    def identity(self) -> bytes:
+        """Return by which members know the folder. The segments of its log have that of the folder in which it was begun."""
+        return self.store
 
     @property
     def holds_replicas(self) -> bool:
@@ -348,7 +354,11 @@ class SimFolder(SimDisk):
 
     def note_repair(self, replay: Replay, newest: SegmentStart | None) -> bool:
         """Do what a start does with a log that an operator has repaired."""
-        return note_repair(replay, newest, self.store.hex(), self._repaired_start, self._cut_start)
+        return note_repair(replay, newest, self.identity.hex(), self._repaired_start, self._cut_start)
+
+    def restore(self, replay: Replay, clock: ClockStart, log: ReplicaLog) -> Restoration | None:
+        """Return what it gives to a process that starts."""
+        return restore(replay, clock, log)
 
     def hurt(self, what: str) -> None:
         """Let the disk forget something that was synced. No process runs. `what`: "bits", "sector" or "segment"."""
@@ -396,9 +406,9 @@ class SimFolder(SimDisk):
         self._judge(found, replay, at)
         is_repaired = self.note_repair(replay, found.newest)
         self._starts += 1
-        store = StoreStart(self.store.hex(), self._starts)
+        store = StoreStart(self.identity.hex(), self._starts)
         first = ReplicaLog(store=store)
-        restoration = restore(replay, find_clock_start(found, replay, at), first)
+        restoration = self.restore(replay, find_clock_start(found, replay, at), first)
         appended = first.take()
         self._first = appended.records if appended is not None else []
         self._unused = found.unused
@@ -473,7 +483,7 @@ class SimFolder(SimDisk):
         cut = [lsn for lsn in self.written if lsn > last]
         for lsn in cut:
             del self.written[lsn]
-        jumped_ms = _find_jump(found, at)
+        jumped_ms = find_jump(found, at)
         for lsn, (record, shown) in self.written.items() if jumped_ms else ():
             self.written[lsn] = record, shown - jumped_ms
         if self.differs:
@@ -488,10 +498,3 @@ class SimFolder(SimDisk):
         # 1. A process ends while a copy arrives. 2. The next one begins a segment, which says where everything begins that it takes
         # over, and ends before it has written that the copy is dropped. 3. A third one does not find the copy.
         self.replay.arriving.clear()
-
-
-def _find_jump(found: LogScan, at: StartTimes) -> Millis:
-    """Return how much more time has passed by the wall clock since the last block than has, where only that one counts (DU-28)."""
-    if found.newest is None or found.times is None or found.newest.boot_id == at.boot_id:
-        return 0
-    return max(0, at.wall_ms - found.times.wall_ms) - (at.mono_ms - found.times.mono_ms)

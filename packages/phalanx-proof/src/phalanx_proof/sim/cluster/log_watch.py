@@ -16,7 +16,9 @@ from collections.abc import Iterable, Mapping
 from phalanx.codec.rows import unpack_rows
 from phalanx.common.clock import COUNTER_BITS, stamp_of
 from phalanx.common.ids import Millis
+from phalanx.disk.reading import StartTimes
 from phalanx.disk.replay import Replay
+from phalanx.disk.scanning import LogScan
 from phalanx.wire.disk_records import LogRecord, PlainPuts
 from phalanx.wire.messages import ReplicatePut, ReplicateRemove
 
@@ -110,3 +112,10 @@ def greatest_stamp(record: LogRecord) -> int:
     if type(body) is PlainPuts:
         return max(map(stamp_of, unpack_rows(body.rows)[1]), default=0)
     return 0
+
+
+def find_jump(found: LogScan, at: StartTimes) -> Millis:
+    """Return how much more time has passed by the wall clock since the last block than has, where only that one counts (DU-28)."""
+    if found.newest is None or found.times is None or found.newest.boot_id == at.boot_id:
+        return 0
+    return max(0, at.wall_ms - found.times.wall_ms) - (at.mono_ms - found.times.mono_ms)

@@ -39,6 +39,7 @@ from phalanx_proof.sim.cluster.host import Channel, Host, count_down
 from phalanx_proof.sim.cluster.host_disks import HostDisks
 from phalanx_proof.sim.cluster.network import Network
 from phalanx_proof.sim.cluster.observer import Observer
+from phalanx_proof.sim.cluster.restored_folder import RestoredFolder
 from phalanx_proof.sim.cluster.scarce_memory import SHOWN
 from phalanx_proof.sim.cluster.seed_answers import SeedAnswers
 from phalanx_proof.sim.fault import FaultKind
@@ -59,6 +60,7 @@ class World:
     """The hosts of one history and their clock, driven by `run_until`."""
 
     folder_type = SimFolder
+    restored_folder_type = RestoredFolder
 
     def __init__(
         self, options: HistoryOptions, observer: Observer, adapt: Callable[[Node], None] | None = None
@@ -67,8 +69,9 @@ class World:
         self.options = options
         self.queue = EventQueue()
         self.rng = Random(f"world:{options.profile}:{options.seed}")
-        self.hosts = [Host(number, options.address(number)) for number in range(options.hosts)]
-        self.network = Network(self.queue, self.hosts, options.latency_ms, self.rng)
+        hosts = [Host(number, options.address(number)) for number in range(options.hosts + options.restored_hosts)]
+        self.hosts, self.restored_hosts = hosts[: options.hosts], hosts[options.hosts :]
+        self.network = Network(self.queue, hosts, options.latency_ms, self.rng)
         self.network.lost_permille = options.lost_permille
         self.network.doubled_permille = options.doubled_permille
         self.network.is_one_machine = options.one_machine

@@ -50,7 +50,9 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> HistoryOption
         protection=_draw_protection(Random(f"protection:{seed}"), options),
         # A side that has forgotten removals takes no entry that can be one of them: then much can be missing rightly. After an outage
         # what a side without the majority has done is merged.
-        tombstone_ms=TOMBSTONE_MS[0 if options.has_sides or profile is Profile.OUTAGE else seed % len(TOMBSTONE_MS)],
+        tombstone_ms=TOMBSTONE_MS[
+            0 if options.has_sides or profile in (Profile.OUTAGE, Profile.RESTORED) else seed % len(TOMBSTONE_MS)
+        ],
         stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
         one_machine=Random(f"machine:{seed}").random() < 0.5,
@@ -119,6 +121,13 @@ def _draw_restarts(seed: int) -> HistoryOptions:
 def _draw_power_cuts(seed: int) -> HistoryOptions:
     """Draw a history of CUTS in which all processes end, most often during a cut."""
     return add_outages_of_sides(_draw_as((Profile.CUTS,), Profile.POWER_CUTS, seed))
+
+
+def _draw_restored(seed: int) -> HistoryOptions:
+    """Draw a history of another profile in which folders are backed up and restored beside the cluster."""
+    options = _draw_as((Profile.OUTAGE, Profile.RESTART), Profile.RESTORED, seed)
+    at = Random(f"backed up:{seed}").randrange(options.duration_ms)
+    return msgspec.structs.replace(options, restored_hosts=options.hosts, backed_up_at_ms=at)
 
 
 def _draw_disks(seed: int) -> HistoryOptions:
@@ -296,6 +305,7 @@ MADE_OF_OTHERS: dict[Profile, Callable[[int], HistoryOptions]] = {
     Profile.OUTAGE: _draw_outages,
     Profile.RESTART: _draw_restarts,
     Profile.POWER_CUTS: _draw_power_cuts,
+    Profile.RESTORED: _draw_restored,
     Profile.REDIS: _draw_redis,
     Profile.HAZELCAST: _draw_hazelcast,
     Profile.DISCOVERY: _draw_discovery,

@@ -125,12 +125,14 @@ class JoinRefusals:
         the cluster before. 3. Did they join, they would drop it for what is here.
         """
         has_data, root = self._table.has_data, message.stored_root
-        founders = self._founders() if has_data or self._local.stored_root else ()
+        founders = self._founders()
         known = message.memory.footing.founders if message.memory is not None else ()
         others = (root,) if root else known
         if not founders or not others or not set(others).isdisjoint(founders):
             return ""
         is_of_backup = stay_apart(founders, others)
+        if not (is_of_backup or has_data or self._local.stored_root):
+            return ""
         if root and (has_data or is_of_backup):
             # What was restored, and the cluster of the backup, are both to go on.
             advice = (
@@ -139,8 +141,8 @@ class JoinRefusals:
                 else "stop this cluster and start the other one without it"
             )
             return (
-                f"the joiner's data_dir has the data of the cluster that {root} founded, and this one was founded by {founders[0]} and has "
-                f"data of its own: {advice}, or give the joiner an empty folder"
+                f"the joiner's data_dir has the data of the cluster that {root} founded, and this one was founded by {founders[0]}"
+                f"{' and has data of its own' if has_data else ''}: {advice}, or give the joiner an empty folder"
             )
         if is_of_backup:
             return (
