@@ -65,9 +65,6 @@ class HeldReplicas:
     def __init__(self, config: NodeConfig) -> None:
         self.table = unassigned_table(config.partition_count, config.map_plan)
 
-    def observe_clock(self, shown: int, now: int) -> None:
-        """Note nothing: these members have no clock."""
-
     def stored(self) -> None:
         """Return nothing: there is no folder."""
 
@@ -84,7 +81,8 @@ class HeldReplicas:
 def follower(name: str, master: str, **settings: Any) -> InstalledTable:
     """The installed table of a member that follows the master, and has no table yet."""
     config = NodeConfig(**({"partition_count": 1} | settings))
-    installed_table = InstalledTable(lone_id(name), config, Outbox(), HeldReplicas(config))
+    local = LocalContext(lone_id(name), config, this_release(), Outbox())
+    installed_table = InstalledTable(local, HeldReplicas(config))
     installed_table.on_membership(membership_of(lone_view(master + name, 1), lone_id(master), leads=False), 0)
     return installed_table
 
@@ -126,7 +124,7 @@ class Master:
         """What it has sent and recorded, in one order."""
         self._out = Outbox()
         local = self._local = LocalContext(self.this, config, this_release(), self._out, GridClock())
-        self.installed_table = InstalledTable(self.this, config, self._out, HeldReplicas(config))
+        self.installed_table = InstalledTable(local, HeldReplicas(config))
         self.coordinator = PartitionCoordinator(local, self.installed_table, CoordinatorQuestions())
         self._view_version, self._cluster_version = 0, cluster_version
         self.view(members)

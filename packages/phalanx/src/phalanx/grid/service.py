@@ -464,10 +464,6 @@ class GridService:
             return None
         return self.follower.refusal_to_commit(message)
 
-    def observe_clock(self, shown: int, now: Millis) -> None:
-        """Note what the clock of the master of the table shows."""
-        self.clock.observe(shown, now)
-
     def stored(self) -> StoredSide | None:
         """Return what was read from the folder and no cluster has taken up yet; None: nothing."""
         return self.follower.as_read.side_under(self.table)

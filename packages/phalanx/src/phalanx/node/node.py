@@ -132,7 +132,7 @@ class Node:
         majority = self.membership.majority
         guard = ProtectionGuard(ownership.table.maps, config.heartbeat_interval_ms, majority, self._out)
         self.grid = GridService(ownership, guard, self.clock, self._out)
-        self.installed_table = InstalledTable(this, config, self._out, self.grid)
+        self.installed_table = InstalledTable(local, self.grid)
         self.installed_table.known_number = lambda: majority.quorum.known_number
         self.pause_detection = PauseDetection(config, self.membership, self.installed_table, self._out)
         self.serves = self.pause_detection.serves

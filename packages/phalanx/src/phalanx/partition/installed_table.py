@@ -13,7 +13,6 @@ from typing import Protocol
 
 import msgspec
 
-from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_config import differences
@@ -21,7 +20,7 @@ from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, RestartWaited, TableConfirmed
-from phalanx.machine.outbox import Outbox
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route, route_untimed
 from phalanx.partition.recovery.claims import positions_in
 from phalanx.wire.messages import (
@@ -60,9 +59,6 @@ class Replicas(Protocol):
     def stored(self) -> StoredSide | None:
         """Return what was read from the folder and no cluster has taken up yet; None: nothing."""
 
-    def observe_clock(self, shown: int, now: Millis) -> None:
-        """Note what the master's clock shows: who owns partitions by its table gives greater stamps."""
-
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
         """Begin or end a migration as owner, as the master of the installed table orders."""
 
@@ -73,8 +69,9 @@ class Replicas(Protocol):
 class InstalledTable:
     """The installed partition table, and the master that it came from."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, replicas: Replicas) -> None:
-        self.this = this
+    def __init__(self, local: LocalContext, replicas: Replicas) -> None:
+        self._local = local
+        self.this = local.this
         self.known_number: Callable[[], int] = lambda: 0
         """Returns what `StoredSide.known_number` is now; the member sets it."""
         self.table = replicas.table
@@ -86,8 +83,7 @@ class InstalledTable:
         """The master that published the installed table or confirmed it; migrations ordered by another are over."""
         self.completed: tuple[CompletedMigration, ...] = ()
         """How the latest migrations ended, according to the master (DL-26)."""
-        self._config = config
-        self._out = outbox
+        self._out = local.out
         self._replicas = replicas
         self._master: MemberId | None = None
         self._view = ViewId()
@@ -97,7 +93,7 @@ class InstalledTable:
         self._asked_for_table_at: Millis | None = None
         self._validated: PartitionTable | None = None
         """The table that `validate` has looked at last."""
-        outbox.tell(self._confirmed())
+        self._out.tell(self._confirmed())
 
     def __repr__(self) -> str:
         return f"InstalledTable(version={self.table.version}, confirmed_by={self.confirmed_by})"
@@ -182,7 +178,7 @@ class InstalledTable:
         """Install the whole table if it comes from this member's master, and acknowledge it."""
         if not self._is_for_this_member(sender, message):
             return
-        self._replicas.observe_clock(message.clock, now)
+        self._local.observe_clock(message.clock, now)  # who owns partitions by this table gives greater stamps
         self.completed = message.completed
         if sender != self.confirmed_by:
             self.confirmed_by = sender
@@ -308,7 +304,7 @@ class InstalledTable:
         """
         if self._master is None or self._leads:
             return
-        if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._config.retry_interval_ms:
+        if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._local.config.retry_interval_ms:
             self._asked_for_table_at = now
             has_stored = self._replicas.stored() is not None
             self._out.send(self._master, self.answer_search(UNASKED) if has_stored else TableRequest())
