@@ -69,6 +69,7 @@ def test_one_that_names_itself_first_has_precedence() -> None:
     for name, seeds in {"A": "BC", "B": "BAC", "C": "AB"}.items():
         c.start(name, seeds=seeds)
     c.advance(5_000)
+    assert {*c.nodes} == {*"ABC"}, "none ends as part of another cluster"
     views = set(c.views_of("ABC"))
     assert len(views) == 1
     assert views.pop().startswith("B")

@@ -111,6 +111,7 @@ WORDS = {
     "PX-34": "a replica that no other member gets is cleared only when the owner has answered that it is alive",
     "PX-50": "the last members with data leave with it only if no member is missing, or all were told to leave",
     "PX-53": "of members that are seeds of each other, the one with the smallest address forms the cluster",
+    "PX-54": "when all members come back, the one with the smallest address forms the cluster at once",
     "PX-44": "the master raises the cluster version when no member of an older release is left",
     "PX-45": "a member that does not speak the cluster version is refused for good",
     "PX-48": "an exception in a function or a condition is an answer, and ends no member",

@@ -11,6 +11,9 @@ back, and find only others that come back.
 So when one round over all addresses found no member in a cluster, the one with the smallest address of those that
 answered forms the cluster anew; after `join_attempts` such rounds any member does. If there was a cluster behind a cut,
 these are two sides like any others: the new one remembers where to look for it.
+
+When all members of a cluster have been started again, nobody has to wait for the end of a round: all that this member knows of
+are there, come back as well, and know nobody else (PX-54, as `MutualSeeds` for new members).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import VoterHistory
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.joining import Joining, JoinOutcome
-from phalanx.wire.messages import JoinRefused
+from phalanx.wire.messages import JoinRefused, JoinRequest
 
 AT_ONCE = 32
 """One attempt asks so many addresses; the next one continues after them."""
@@ -54,6 +57,8 @@ class Rejoining(Joining):
         """Whether a process in a cluster was found in the present round."""
         self._also_looking: set[Address] = set()
         """Processes that answered in the present round that they are in no cluster either."""
+        self._asked: set[Address] = set()
+        """Members that have asked this one in the present round, come back as well, and know exactly the same members."""
 
     def __repr__(self) -> str:
         return f"Rejoining(turns={self._turns}, of={len(self._everywhere)}, also={sorted(self._also_looking)})"
@@ -76,6 +81,12 @@ class Rejoining(Joining):
             self._also_looking.add(address_of(sender))
         return super().on_refused(sender, message, now)
 
+    def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
+        comes_back = message.cluster == self._local.config.cluster and message.memory is not None
+        if comes_back and {address_of(sender), *message.known} == {self._own, *self._everywhere}:
+            self._asked.add(address_of(sender))
+        return self._outcome()
+
     def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
         """Return False: a refusal by a member that has left the cluster does not end the search for the others."""
         return False
@@ -93,7 +104,11 @@ class Rejoining(Joining):
         super()._begin_attempt(now)
 
     def _outcome(self) -> JoinOutcome:
-        """Look elsewhere at once when none of those that it comes back to is in a cluster."""
+        """Return that it forms the cluster if all come back. If none of those that it comes back to is in a cluster, it looks elsewhere at once."""
+        looking = self._also_looking & self._asked
+        if not self._found_cluster and looking.issuperset(self._everywhere) and self._own < min(looking, default=""):
+            self.forms_by = "PX-54 the smallest of those that all come back forms the cluster"
+            return JoinOutcome.FORM
         if self._next == 0 and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
             self._attempt_ends = min([self._attempt_ends, *self._ask_at.values()])
         return JoinOutcome.WAITING
@@ -108,6 +123,7 @@ class Rejoining(Joining):
             self._next = -1
             self._found_in_turn = False
             self._also_looking.clear()
+            self._asked.clear()
             longest = max(self._local.config.join_timeout_ms, self._local.config.join_retry_pause_ms)
             self._retry_pause_ms = min(2 * self._retry_pause_ms, longest)
         self._begin_attempt(now)
