@@ -24,7 +24,7 @@ def formed(c: Cluster) -> list[str]:
     return rules[1:]
 
 
-@pytest.mark.parametrize("order", permutations("ABC"))
+@pytest.mark.parametrize("order", [*permutations("ABC")])
 def test_they_form_one_cluster_within_a_second_of_the_last_start(order: tuple[str, ...]) -> None:
     """PX-54."""
     c = switched_off("ABC")

@@ -43,6 +43,8 @@ FINALIZE_PRIORITY = 10
 """Before multiprocessing ends its own queues and managers."""
 EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
+NOTICES_AFTER_S = 1.0
+"""Within how long a program that starts its member notices an interrupt, at most."""
 
 
 class MemberThread(NeedsPlainWith, BlockingFacade, HoldsMaps):
@@ -73,6 +75,8 @@ class MemberThread(NeedsPlainWith, BlockingFacade, HoldsMaps):
         """How to stop: whether to drain, and for how many seconds at most. Of the loop in the member's thread."""
         self._thread = begin_thread(self._run, "phalanx-member")
         try:
+            while not wait((self._started,), NOTICES_AFTER_S).done:
+                pass  # an interrupt that comes just before a wait is noticed at its end
             self._member = self._started.result()
         except BaseException:
             self._started.cancel()  # an interrupt of this thread: the other one gives up joining
