@@ -82,9 +82,11 @@ class Rejoining(Joining):
         return super().on_refused(sender, message, now)
 
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
+        address = address_of(sender)
         comes_back = message.cluster == self._local.config.cluster and message.memory is not None
-        if comes_back and {address_of(sender), *message.known} == {self._own, *self._everywhere}:
-            self._asked.add(address_of(sender))
+        # It asks again and again, and what it knows can be thousands of addresses.
+        if comes_back and address not in self._asked and {address, *message.known} == {self._own, *self._everywhere}:
+            self._asked.add(address)
         return self._outcome()
 
     def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
@@ -104,9 +106,10 @@ class Rejoining(Joining):
         super()._begin_attempt(now)
 
     def _outcome(self) -> JoinOutcome:
-        """Return that it forms the cluster if all come back. If none of those that it comes back to is in a cluster, it looks elsewhere at once."""
-        looking = self._also_looking & self._asked
-        if not self._found_cluster and looking.issuperset(self._everywhere) and self._own < min(looking, default=""):
+        """Return `FORM` if all come back. If none of those that it comes back to is in a cluster, it looks elsewhere at once."""
+        everywhere = self._everywhere
+        all_come_back = self._asked.issuperset(everywhere) and self._also_looking.issuperset(everywhere)
+        if all_come_back and not self._found_cluster and self._own < min(everywhere, default=""):
             self.forms_by = "PX-54 the smallest of those that all come back forms the cluster"
             return JoinOutcome.FORM
         if self._next == 0 and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
