@@ -44,7 +44,7 @@ FINALIZE_PRIORITY = 10
 EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
 NOTICES_AFTER_S = 1.0
-"""Within how long a program that starts its member notices an interrupt, at most."""
+"""Within how long a program that waits without end notices an interrupt, at most."""
 
 
 class MemberThread(NeedsPlainWith, BlockingFacade, HoldsMaps):
@@ -75,8 +75,7 @@ class MemberThread(NeedsPlainWith, BlockingFacade, HoldsMaps):
         """How to stop: whether to drain, and for how many seconds at most. Of the loop in the member's thread."""
         self._thread = begin_thread(self._run, "phalanx-member")
         try:
-            while not wait((self._started,), NOTICES_AFTER_S).done:
-                pass  # an interrupt that comes just before a wait is noticed at its end
+            _wait_until_done(self._started)
             self._member = self._started.result()
         except BaseException:
             self._started.cancel()  # an interrupt of this thread: the other one gives up joining
@@ -211,6 +210,8 @@ class MemberThread(NeedsPlainWith, BlockingFacade, HoldsMaps):
         Raises the error that ended it, if any: `MemberFailed` after an unexpected one, `JoinFailed` if it could not rejoin.
         """
         self._calls.check()
+        if timeout_s is None:
+            _wait_until_done(self._ended)
         try:
             self._ended.result(timeout_s)
         except TimeoutError:
@@ -281,6 +282,12 @@ class MemberThread(NeedsPlainWith, BlockingFacade, HoldsMaps):
             self._to_stop.set_result((drain, timeout_s))
         elif drain is False:
             self._at_once = asyncio.ensure_future(self._member.stop(drain=False))
+
+
+def _wait_until_done(future: Future[Any]) -> None:
+    """Wait in short turns: an interrupt that comes just before a wait is noticed only at its end."""
+    while not wait((future,), NOTICES_AFTER_S).done:
+        pass
 
 
 def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
