@@ -70,6 +70,28 @@ def test_a_cluster_that_goes_on_gives_no_stamp_that_any_of_its_logs_has_reserved
     assert all(c.nodes[name].clock.next(c.now) > until for name in "ABC")
 
 
+def test_who_leads_after_the_master_of_a_restart_gives_no_such_stamp_either() -> None:
+    """1. A brings the cluster back, and only C hears of its table. 2. A ends, and B, the next master, learns the table from C. 3. Did B stamp
+    by its own clock until it hears a heartbeat, its writes would lose against those that A's disk has lost, or has."""
+    c = running()
+    until = lose_power(c, "ABC", "A")
+    wait_alone(c)
+    c.join("B")
+    c.swallow = lambda sender, receiver, message: (
+        isinstance(message, m.Heartbeat | m.MasterConfirmation)
+        or (receiver == "B" and isinstance(message, m.TableUpdate | m.TableChanges))
+    )
+    c.start("C")
+    while not c.table("C").is_assigned:
+        c.advance(100)
+    assert not c.table("B").is_assigned
+    c.crash("A")
+    while not c.table("B").is_assigned:
+        c.advance(100)
+    assert c.nodes["B"].membership.is_master
+    assert c.nodes["B"].clock.next(c.now) > until
+
+
 def test_as_long_as_a_cluster_waits_its_clocks_go_by_what_is_on_the_disks() -> None:
     """1. A waits, and loses power again. 2. Did its log show then what is reserved, it would be taken for given, and go along for good."""
     c = running()

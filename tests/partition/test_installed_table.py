@@ -272,7 +272,8 @@ def test_only_the_master_that_a_member_follows_is_told_its_table() -> None:
     b.hear("C", m.FetchTable(1))
     assert b.sent_of(m.FetchedTable) == []
     b.hear("A", m.FetchTable(1))
-    assert b.sent_of(m.FetchedTable) == [("A", m.FetchedTable(1, b.node.installed_table.table))]
+    ((master, told),) = b.sent_of(m.FetchedTable)
+    assert (master, told.search_id, told.table) == ("A", 1, b.node.installed_table.table)
 
 
 def test_a_member_says_for_whom_its_master_waits_until_that_sends_a_table() -> None:

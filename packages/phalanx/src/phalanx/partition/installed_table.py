@@ -125,7 +125,7 @@ class InstalledTable:
         return (
             route(TableUpdate, self.on_table_update),
             route_untimed(TableChanges, self.on_table_changes),
-            route_untimed(FetchTable, self.on_fetch_table),
+            route(FetchTable, self.on_fetch_table),
             route_untimed(RestartAwaited, self.on_restart_awaited),
             route(MigrationOrder, self.on_migration_order),
             route(MigrationCommit, self.on_migration_commit),
@@ -250,17 +250,18 @@ class InstalledTable:
             self.restart_wait = wait
             self._out.tell(RestartWaited(wait))
 
-    def on_fetch_table(self, sender: MemberId, message: FetchTable) -> None:
+    def on_fetch_table(self, sender: MemberId, message: FetchTable, now: Millis) -> None:
         """Answer only the master that this member follows: the answer promises to ignore tables of older masters."""
         if sender == self._master:
-            self._out.send(sender, self.answer_search(message.search_id))
+            self._out.send(sender, self.answer_search(message.search_id, now))
 
-    def answer_search(self, search_id: int) -> FetchedTable:
+    def answer_search(self, search_id: int, now: Millis) -> FetchedTable:
         """Return what a new master needs from this member to find the most recent table."""
         replicas, stored = self._replicas, self._replicas.stored()
         if stored is not None:
             stored = msgspec.structs.replace(stored, known_number=self.known_number())
-        return FetchedTable(search_id, self.table, self.completed, *replicas.undecided(), stored)
+        clock = self._local.read_clock(now)
+        return FetchedTable(search_id, self.table, self.completed, *replicas.undecided(), stored, clock)
 
     # --- orders of the master --------------------------------------------------------------------------------------
 
@@ -307,7 +308,7 @@ class InstalledTable:
         if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._local.config.retry_interval_ms:
             self._asked_for_table_at = now
             has_stored = self._replicas.stored() is not None
-            self._out.send(self._master, self.answer_search(UNASKED) if has_stored else TableRequest())
+            self._out.send(self._master, self.answer_search(UNASKED, now) if has_stored else TableRequest())
 
     def install(self, table: PartitionTable, installed_version: int) -> None:
         """Install this table. `installed_version`: the version of the master's table that it is based on."""

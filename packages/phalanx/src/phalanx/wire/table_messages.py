@@ -141,6 +141,8 @@ class FetchedTable(WireMessage, tag=32, frozen=True):
     """The owners that this member's replicas follow, where the epoch is newer than the table."""
     stored: StoredSide | None = None
     """None: the process has read nothing, or its cluster has taken it up."""
+    clock: int = 0
+    """As in `TableUpdate`: what was stamped by this table is not above it."""
 
 
 class RestartAwaited(WireMessage, tag=179, frozen=True):

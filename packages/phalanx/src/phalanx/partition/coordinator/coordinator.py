@@ -189,6 +189,7 @@ class PartitionCoordinator:
 
     def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
         if self._search is not None:
+            self._local.observe_clock(message.clock, now)
             self._search.on_answer(sender, message)
             self.publication.note_confirmed(sender, 0)
             self._end_search_if_over(now)
@@ -386,7 +387,7 @@ class PartitionCoordinator:
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self.publication.is_open = False
         self._searches_made += 1
-        own = self._installed.answer_search(self._searches_made)
+        own = self._installed.answer_search(self._searches_made, now)
         self._search = TableSearch(self._local, own, view)
         self._search.asks_newcomers = self._local.has_folder
         if self._search.waiting_for:
