@@ -7,9 +7,9 @@ import pytest
 from phalanx.grid.merge.returning import LOOK_EVERY_MS
 from phalanx.grid.replication.write_log import KEPT_BYTES
 from phalanx.wire.merge_events import MergeEnded
-from phalanx.wire.messages import CopyAck, CopyStart, Message, Probe
+from phalanx.wire.messages import CopyAck, CopyStart, Message, MigrationOrder, Probe, Remove
 from phalanx.wire.table_events import MigrationCopied, MigrationRolledBack
-from support.harness import Cluster, lone_id
+from support.harness import MAP, Cluster, lone_id
 
 PARTITIONS = 4
 BEFORE, MEANWHILE = b"before", b"meanwhile"
@@ -226,3 +226,39 @@ def test_what_nobody_has_is_merged_at_once() -> None:
     c.advance(LOOK_EVERY_MS - 500)
     for partition in (2, 3):
         assert c.get(c.replicas("A", partition)[0], c.key(partition)) == MEANWHILE
+
+
+def test_what_others_have_is_theirs_to_merge_when_its_process_joins_another_side() -> None:
+    """1. B ends, and A removes an entry. 2. B is back, and A has all that it has read. 3. Before A gives B anything, their side joins that
+    of D, E and F."""
+    c = Cluster(has_folders=True, seeds="A", partition_count=1, backup_count=1, merge_interval_ms=100)
+    for name in "ABDEF":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["BA"])
+    for number in range(3):
+        c.put("B", c.key(0, number), BEFORE)
+    c.advance(500)
+    c.cut("AB", "DEF")
+    c.advance(20_000)
+    c.crash("B")
+    c.advance(20_000)
+    c.ask("A", Remove, MAP, c.key(0))
+    c.put("A", c.key(0, 1), MEANWHILE)
+    c.advance(500)
+    c.swallow = lambda sender, receiver, message: isinstance(message, CopyStart | MigrationOrder)
+    node = c.join("B", seeds="A")
+    c.heal()
+    c.advance(100)
+    while "B" not in c.gone():
+        assert [kept.is_had for side in node.data_merging.orphaned.unmerged() for kept in side.replicas.values()] == [
+            True
+        ]
+        c.advance(100)
+    c.swallow = lambda sender, receiver, message: False
+    c.stay_together("ABDEF")
+    c.advance(20_000)
+    assert not any(c.nodes[name].data_merging for name in "ABDEF")
+    owner = c.replicas("A")[0]
+    assert [c.get(owner, c.key(0, number)) for number in range(3)] == [None, MEANWHILE, BEFORE]
+    assert [(each.sent, each.left_to_others) for each in c.events_of("B", MergeEnded)] == [(0, 1)]

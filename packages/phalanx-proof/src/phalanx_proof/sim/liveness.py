@@ -1,7 +1,7 @@
 """What a healed cluster still lacks: in the liveness phase the list must become empty by a deadline.
 
 All members that run have one view and one master; there is no suspicion, no claim, nobody leaves. There is one table, with all
-the replicas that the number of members allows. Nothing waits for a replica; every call is answered. Where the map asks for
+the replicas that the number of members allows. Nothing waits for a replica, or to be merged; every call is answered. Where the map asks for
 the majority, every member has it, and a lease, unless votes are gone for good.
 """
 
@@ -81,6 +81,8 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
         waiting = list(host.running_node.grid.leader.unsettled.values())
         if waiting:
             unmet.append(f"{host.member} waits for replicas: {waiting[:3]}")
+        if host.running_node.data_merging:
+            unmet.append(f"{host.member} merges what it kept of other sides")
         if not host.running_node.coordinator.migrations.is_idle:
             unmet.append(f"{host.member} has migrations to do: {host.running_node.coordinator.migrations}")
     if table is not None and table.is_assigned:

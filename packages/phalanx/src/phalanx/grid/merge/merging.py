@@ -34,13 +34,7 @@ from phalanx.machine.facts import IncarnationOver, LeaveAsked, NewTable, NewView
 from phalanx.machine.routes import Routes, route
 from phalanx.wire.disk_records import KeptMerged, MergeBegun
 from phalanx.wire.merge_events import DataKept, MergeEnded, MergeStarted
-from phalanx.wire.messages import (
-    CountReply,
-    KeptAnswer,
-    KeptQuery,
-    PageReply,
-    Reply,
-)
+from phalanx.wire.messages import CountReply, KeptAnswer, KeptQuery, PageReply, Reply
 
 FIRST_ID = 1 << 48
 """The ids of merge requests begin here; those of callers are far below."""
@@ -449,6 +443,8 @@ class DataMerging:
                 effects[index] = msgspec.structs.replace(effect, kept=self.orphaned)
 
     def _keep_what_is_held(self, now: Millis) -> None:
+        # Those that have it merge it, if their side joins another one, too.
+        self._leave_all_to_others(self.returning.end(), now)
         keep_what_is_held(self.orphaned, self._ownership, self._follower, now)
         if self.orphaned:
             self._out.record(DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
