@@ -365,3 +365,9 @@ def test_a_lost_folder_is_not_back_because_another_one_is_at_its_address() -> No
     """1. A and B hold a partition, and A ends. 2. B acknowledges writes, and A is back and has not got them yet. 3. B's folder is lost. A new
     one at its address said nothing of the partition: it went on with what A had had, and nobody was asked or told."""
     assert play(draw_options(2035, Profile.RESTART)).events["HoldersGivenUp"]
+
+
+def test_what_a_side_counts_alone_is_not_awaited_of_the_other_side() -> None:
+    """1. All three are back at once, and C has moved a replica to B when A is cut off. 2. A, alone, counts on, and so do B and C, with the
+    majority. 3. A joins them, and of two values of a counter the later one stays."""
+    assert play(draw_options(5532, Profile.OUTAGE)).events["MergeConflicts"]

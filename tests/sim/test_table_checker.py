@@ -172,6 +172,25 @@ def test_what_a_member_decided_in_the_input_with_which_it_left_counts() -> None:
     assert c.found == []
 
 
+def test_what_a_side_acknowledges_alone_is_in_no_copy_that_was_made_before() -> None:
+    """A replica moves from B to C, which commits. 1. A, the master, is cut off before it hears of that, takes C out, and then B. 2. B and C,
+    of which C has all that A had until then, go on without A."""
+    for is_alone in (False, True):
+        c = Checked()
+        for who in "ABC":
+            c.install(who, 1, "AB", "ABC")
+        order = MigrationStarted(0, "move", B, 1, -1, C, -1, 1, 1, 1, A)
+        c.checker.on_event(ObservedEvent(A, order, 0, None, []))
+        c.install("C", 2, "AC", "ABC")
+        if is_alone:
+            c.install("A", 3, "AB", "AB")
+            c.install("A", 4, "A", "A")
+        for who in "BC":
+            c.install(who, 3, "C", "BC")
+        assert c.found == []
+        assert [c.may_be_lost("A", at) for at in (1, 6)] == [False, is_alone]
+
+
 def test_the_owner_during_a_time_is_known_from_the_line() -> None:
     c = Checked()
     c.install("A", 1, "AB", "AB")

@@ -456,16 +456,20 @@ class TableChecker(Checker):
             holding = self._holders(each for each in slots if each is not None)
             return not any(holding & self._holders(step.view) for step in line if step.at > said_at)
         holding = self._holders(line[starts[0]].replicas) if starts else frozenset[str]()
-        return bool(holding) and self._breaks_after(line, starts[0], holding)
+        return bool(holding) and self._breaks_after(line, starts[0], [(version, holding)])
 
-    def _breaks_after(self, line: list[TableStep], index: int, holding: Set[str]) -> bool:
+    def _breaks_after(self, line: list[TableStep], index: int, held: list[tuple[int, Set[str]]]) -> bool:
+        """Tell whether the line comes to a row of which nobody had the write. `held`: versions up to that step, with who had it then."""
         for later in range(index + 1, len(line)):
-            step = line[later]
+            step, (_, holding) = line[later], held[-1]
             goes_on = holding & self._holders(step.replicas)
-            if goes_on or (step.is_commit and holding & self._holders(step.before)):
-                if not step.is_published and self._breaks_after(line, later, holding):
+            # 1. B is cut off, and A's row is without it. 2. B and C, which know nothing of that, commit the migration that A had ordered:
+            # what it moves is without what A acknowledges alone.
+            moved = next((then for version, then in reversed(held) if version < step.version), frozenset[str]())
+            if goes_on or (step.is_commit and moved & self._holders(step.before)):
+                if not step.is_published and self._breaks_after(line, later, held):
                     return True
-                holding = self._holders(step.replicas)
+                held = [*held, (step.version, self._holders(step.replicas))]
             elif not (holding & self._holders(step.view) or (self._restarts and step.version == 1)):
                 return True  # nobody begins without them where their folders have the data
         return False
