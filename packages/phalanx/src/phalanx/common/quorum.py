@@ -116,6 +116,10 @@ class VoterHistory(msgspec.Struct, frozen=True, array_like=True):
     """What the process knows, without a present view."""
 
 
+UNKNOWN_MASTER = MemberId("?")
+"""The master that a process before this one has promised to follow no other: a folder does not say which, nor for how long."""
+
+
 class QuorumHandover(msgspec.Struct, frozen=True):
     """All that one incarnation hands over to the next one of the same process, whose clock continues."""
 
@@ -124,6 +128,7 @@ class QuorumHandover(msgspec.Struct, frozen=True):
     bound_to: MemberId | None = None
     """The master that it has promised to follow no other (`membership.quorum.lease`), and until when."""
     bound_until: Millis = 0
+    """0 where the promise is of an earlier process (`UNKNOWN_MASTER`): it is counted from the start of this one."""
     founded_at: Millis | None = None
     """When the cluster had been founded at the latest; None: the process was in none."""
     voter: MemberId = MemberId("")

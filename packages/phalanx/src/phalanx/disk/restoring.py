@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.clock import COUNTER_BITS, ClockStart
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, address_of, member_id
-from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
+from phalanx.common.quorum import UNKNOWN_MASTER, QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
 from phalanx.common.restored_cluster import is_restored
 from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
@@ -136,7 +136,7 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
         off_ms=clock.off_ms,
         departures=known.away,
     )
-    return Restoration(kept, QuorumHandover(history, voter=known.voter), past, count)
+    return Restoration(kept, QuorumHandover(history, UNKNOWN_MASTER, voter=known.voter), past, count)
 
 
 def _members_of(replay: Replay, footing: QuorumRecord) -> tuple[MemberId, ...]:

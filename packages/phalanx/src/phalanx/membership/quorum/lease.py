@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from phalanx.common.ids import NEVER, MemberId, Millis
-from phalanx.common.quorum import QuorumHandover, QuorumRecord
+from phalanx.common.quorum import UNKNOWN_MASTER, QuorumHandover, QuorumRecord
 
 MARGIN_PERCENT = 3
 """More than the difference of two clocks that are each wrong by one in a hundred."""
@@ -69,6 +69,15 @@ class Lease:
 
     def __repr__(self) -> str:
         return f"Lease(until={self.until}, bound_to={self.bound_to}, bound_until={self.bound_until}, holds_until={self.holds_until})"
+
+    def start(self, now: Millis) -> None:
+        """Bind a process that comes back from a folder: the one before it can have echoed a master until it ended (DU-08).
+
+        1. B echoes A, so A has the majority of A, B and C for a while. 2. A is cut off, and B is killed and starts again. 3. Did it
+        echo C at once, C would have the majority, and confirm writes that A, whose lease is not over, does not have.
+        """
+        if self.lease_ms and self.bound_to == UNKNOWN_MASTER and not self.bound_until:
+            self.bind(UNKNOWN_MASTER, now)
 
     def is_bound(self, to: MemberId, now: Millis) -> bool:
         """Return whether this member has promised another master than `to`, for a while, to follow no other."""
