@@ -73,3 +73,11 @@ def test_an_empty_name_is_no_folder() -> None:
     """Else a variable that nobody has set would make the folder in which the process runs that of the member."""
     with pytest.raises(UsageError, match="data_dir: it is empty: name a folder, or leave it out"):
         Config(data_dir="")
+
+
+@pytest.mark.parametrize(("name", "value"), [("data_dir_is_lasting", True), ("disk_lag_ms", 500)])
+def test_settings_of_a_folder_without_a_folder_are_refused(name: str, value: object) -> None:
+    """Who gives them believes that the data is on a disk."""
+    with pytest.raises(UsageError, match=f"^{name}: it is about data_dir, which is not given: name the folder there$"):
+        Config(**{name: value})  # type: ignore[arg-type]
+    assert getattr(Config(data_dir="/data", **{name: value}), name) == value  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
 MOST_PORTS = 256
 """How many ports a range can have."""
+DISK_LAG_MS: Millis = 1_000
 DEFAULT_EVENT_LOG_BUFFER_BYTES = 8 * 1024 * 1024
 DEFAULT_EVENT_LOG_MAX_BYTES = 64 * 1024 * 1024
 
@@ -70,7 +71,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     data_dir_is_lasting: bool = False
     """Whether the folder may be on a file system that is known to lose files, or that is not known: a volume that lasts all the same."""
 
-    disk_lag_ms: Positive = 1_000
+    disk_lag_ms: Positive = DISK_LAG_MS
     """If what was written to the folder waits for its sync for longer than this, all further writes wait for theirs."""
 
     event_log: str | None = None
@@ -212,10 +213,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "redis_maps", redis_maps)
         check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
         check_http_changes(self.http_allow_changes, self.http_token_file)
-        if self.data_dir == "":  # else that is the folder in which the process runs
-            raise UsageError("data_dir: it is empty: name a folder, or leave it out to keep all in memory")
-        if self.data_dir is None and not self.lite and self.map_plan.has_always:
-            raise UsageError("maps: durability 'always' needs a folder of this member: set data_dir")
+        self._check_data_dir()
         if self.tcp_keepalive_ms and self.tcp_keepalive_ms < 1000:
             raise UsageError(f"tcp_keepalive_ms: {self.tcp_keepalive_ms} must be at least 1000, or 0: no keepalive")
         if self.client_idle_timeout_ms and self.client_idle_timeout_ms < self.call_timeout_ms:
@@ -239,6 +237,20 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"for the largest entry (max_value_bytes {self.max_value_bytes} and max_key_bytes "
                 f"{self.max_key_bytes}) and for requests with many entries"
             )
+
+    def _check_data_dir(self) -> None:
+        """Raise `UsageError` if settings about the folder contradict each other."""
+        if self.data_dir == "":  # else that is the folder in which the process runs
+            raise UsageError("data_dir: it is empty: name a folder, or leave it out to keep all in memory")
+        if self.data_dir is not None:
+            return
+        if not self.lite and self.map_plan.has_always:
+            raise UsageError("maps: durability 'always' needs a folder of this member: set data_dir")
+        # Whoever gives these believes that the data is on a disk.
+        if self.data_dir_is_lasting:
+            raise UsageError("data_dir_is_lasting: it is about data_dir, which is not given: name the folder there")
+        if self.disk_lag_ms != DISK_LAG_MS:
+            raise UsageError("disk_lag_ms: it is about data_dir, which is not given: name the folder there")
 
     def address(self, port: int) -> Address:
         """Return this member's address, given the port at which it listens."""
