@@ -353,7 +353,7 @@ class MembershipService:
         """Begin to join, or form a cluster if this member is the seed; with a past: come back."""
         if past is not None and past.off_ms > LONG_OFF_MS:
             self._local.out.record(ClockJumped(past.off_ms))
-        self.state.lease.start(now)
+        self.majority.lease.start(now)
         self._entry.start(now, past)
 
     def next_deadline(self) -> Millis | None:
