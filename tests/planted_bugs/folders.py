@@ -179,12 +179,25 @@ class _BeginsClocksAnew(World):
         return super()._new_node(host, this, after, restoration)
 
 
+class _TakesTheReservationAlong(World):
+    """A process goes on behind all that its log has reserved, also where it joins a cluster that runs."""
+
+    def _new_node(
+        self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
+    ) -> Node:
+        if restoration is not None and (read := restoration.kept.restored) is not None:
+            ahead = max(read.clock.last_stamp, read.clock.reserved)
+            restoration.kept.restored = read._replace(clock=read.clock._replace(last_stamp=ahead))
+        return super()._new_node(host, this, after, restoration)
+
+
 DISK_WORLDS: dict[str, type[World]] = {
     "believe-every-beginning": _folder(_BelievesEveryBeginning),
     "begin-times-anew": _folder(_BeginsTimesAnew),
     "begin-clocks-anew": _BeginsClocksAnew,
     "believe-the-cache": _folder(_BelievesTheCache),
     "forget-what-is-kept": _folder(_ForgetsWhatIsKept),
+    "take-the-reservation-along": _TakesTheReservationAlong,
     "reserve-no-stamps": _folder(_ReservesNoStamps),
     "take-errors-for-the-end": _folder(_TakesErrorsForTheEnd),
     "keep-a-segment": _folder(_KeepsTheNewest),

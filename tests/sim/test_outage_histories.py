@@ -80,6 +80,9 @@ COPIES = {"admit-copied-folders": {"no two members have one folder"}}
 BACKUPS = ("restore-the-same-cluster", "admit-members-of-other-clusters")
 """Bugs by which what is restored from backups becomes one with the cluster of these."""
 
+CLOCKS = {"take-the-reservation-along": [83, 849, 891, 1_202, 1_437, 1_488]}
+"""Bugs by which a process that comes back sets the clocks of its cluster ahead: to histories of restarts in which later writes lose by that."""
+
 PROMISES = ("acknowledge-unsynced", "tell-tables-unsynced")
 """Bugs that a power cut shows."""
 
@@ -98,7 +101,7 @@ UNSEEN = {
 
 
 def test_every_bug_of_the_disk_has_an_expectation() -> None:
-    assert {*LOG_OF, *FAILING, *RESTARTS, *UNIQUE, *COPIES, *BACKUPS, *PROMISES, *UNSEEN} == {
+    assert {*LOG_OF, *FAILING, *RESTARTS, *UNIQUE, *COPIES, *BACKUPS, *PROMISES, *CLOCKS, *UNSEEN} == {
         *DISK_CANARIES,
         *DISK_WORLDS,
     }
@@ -142,6 +145,12 @@ def test_a_restored_cluster_that_does_not_stay_apart_is_found(canary: str) -> No
 @pytest.mark.parametrize("canary", RESTARTS)
 def test_a_restart_that_goes_wrong_is_found(canary: str) -> None:
     find(canary, [Profile.OUTAGE], range(200))
+
+
+@pytest.mark.rows("DU-27")
+@pytest.mark.parametrize("canary", CLOCKS)
+def test_a_clock_that_a_start_sets_ahead_is_found(canary: str) -> None:
+    assert_found(canary, Profile.RESTART, CLOCKS[canary], {"no acknowledged write is lost"})
 
 
 @pytest.mark.rows("D-2", "D-5")
