@@ -23,6 +23,7 @@ from phalanx.wire.disk_records import (
     ReplicaDropped,
     ReplicasDivided,
     TableRecord,
+    with_table,
 )
 from phalanx.wire.messages import ReplicateClear, ReplicateRemove
 from support.disk_records import MAP, chunk, copy_start, put, replay_of, stored, to_copy
@@ -209,6 +210,15 @@ def test_what_is_known_of_the_cluster_goes_on_behind_an_incarnation_and_ends_by_
     assert (replay.index.cluster.table, replay.index.cluster.voter) == (None, lone_id("A"))
     replay_of(ClusterLeft(), replay=replay, first=3)
     assert replay.index.cluster == KnownCluster(has_left=True)
+
+
+@pytest.mark.rows("DU-60")
+def test_a_disk_has_failed_until_no_table_names_what_it_held_then() -> None:
+    """What rows still name is not more by another incarnation: it is the old one, as it was read."""
+    a, b, of = lone_id("A"), lone_id("B"), [1] * OF
+    failed = KnownCluster(members=(a,), disk_failed=True)
+    assert with_table(failed, TableRecord(build_table([(a, b)] * OF, of), b)).disk_failed
+    assert not with_table(failed, TableRecord(build_table([(b,)] * OF, of), b)).disk_failed
 
 
 # --- beginnings --------------------------------------------------------------------------------------------------------

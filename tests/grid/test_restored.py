@@ -130,6 +130,7 @@ def test_a_repaired_folder_votes_for_nobody_who_has_had_a_vote_and_a_cut_one_hol
     assert read.side.history.voter == first.carried.voter == member_id(address("A"), "repaired-s-2")
     assert (A in read.side.formers) == (cut == 0)
     assert (A in read.side.incarnations) == (cut == 0)
+    assert read.side.disk_failed == (cut == 0)
     again = replay_of(*HELD)
     assert note_repair(again, begun(3), "s", repaired=3, cut=cut)
     second, _ = restored(again)

@@ -80,7 +80,7 @@ def failed(name: str, table: PartitionTable, seq: int) -> StoredSide:
     """What a folder gives whose disk has failed."""
     had = side(name, table, seq)
     history = VoterHistory(member_id(address(name), "repaired-s-4"), had.history.footing)
-    return msgspec.structs.replace(had, history=history, incarnations=(lone_id(name),))
+    return msgspec.structs.replace(had, history=history, incarnations=(lone_id(name),), disk_failed=True)
 
 
 def test_a_folder_whose_disk_has_failed_has_no_vote() -> None:
@@ -141,6 +141,19 @@ def test_a_folder_that_has_forgotten_a_stable_view_is_old_and_has_its_vote() -> 
     assert not plan.lacks_majority
     assert list(plan.lacking) == [0]
     assert not plan.without_vote
+
+
+@pytest.mark.rows("DU-30")
+def test_who_has_left_with_what_it_held_has_no_vote_and_is_a_holder_like_others() -> None:
+    """1. A and B of A, B, C and D crash, and C goes on with D. 2. C leaves for good, and D stops: nobody takes over what C holds."""
+    table, all_four = table_of("ABC", backups=2), stable("ABCD", 2)
+    c = side("C", table, 9, view=all_four)
+    history = VoterHistory(MemberId(""), c.history.footing)
+    c = msgspec.structs.replace(c, history=history, incarnations=(lone_id("C"),), lacks_majority=True)
+    others = [side(name, table, seq, view=all_four) for name, seq in [("A", 7), ("B", 6), ("D", 0)]]
+    plan = planned(*others, c)
+    assert rows(plan) == ["C"]
+    assert names(plan.absent_voters) == "C"
 
 
 # --- what is told ------------------------------------------------------------------------------------------------------

@@ -37,7 +37,12 @@ def stable(voters: str, number: int = 1) -> QuorumView:
 
 
 def side(
-    former: str, table: PartitionTable, *held: Held, view: QuorumView | None = None, pending: str = "", left: str = ""
+    former: str,
+    table: PartitionTable | None,
+    *held: Held,
+    view: QuorumView | None = None,
+    pending: str = "",
+    left: str = "",
 ) -> StoredSide:
     """What the folder of a member has. `pending`: the voters of a view that has possibly become stable."""
     view = view or stable("ABC")
@@ -125,14 +130,44 @@ def test_a_holder_without_the_replica_holds_nothing() -> None:
     assert rows_of(table_in(plan)) == ["B"]
 
 
-def test_a_partition_of_which_nobody_who_is_back_has_heard_waits_for_its_other_holder() -> None:
-    """Only where all holders are back, and none was ever told of the partition, was nothing stored in it."""
+@pytest.mark.rows("DU-29")
+@pytest.mark.parametrize("present", ["AC", "ABC"])
+def test_a_holder_that_was_never_asked_to_confirm_a_write_has_all_that_was_acknowledged(present: str) -> None:
+    """1. A makes the first table. 2. The power fails before the owner has stored anything. 3. The owner is late, or its disk is dead."""
     table = table_of("BC")
-    b, c = (msgspec.structs.replace(side(name, table), table=None) for name in "BC")
-    waits = planned(side("A", table), b)
-    assert waits.lacking == {0: ids("BC")}
-    begins = planned(side("A", table), b, c)
-    assert (rows_of(table_in(begins)), begins.lacking) == (["B"], {})
+    for has_heard in (False, True):
+        made = [side(name, table if has_heard or name == "A" else None) for name in present]
+        plan = planned(*made)
+        begins_at = "B" if "B" in present and not has_heard else "C"
+        assert (rows_of(table_in(plan)), plan.lacking) == ([begins_at], {})
+
+
+def test_a_holder_that_has_lost_what_it_held_or_confirms_nothing_does_not_begin_empty() -> None:
+    table = table_of("BC")
+    owner = side("B", table)  # an owner has a replica as soon as it has the table
+    assert planned(side("A", table), owner).lacking == {0: ids("BC")}
+    ended = msgspec.structs.replace(side("C", None), had_table=True)
+    assert planned(side("A", table), ended).lacking == {0: ids("BC")}
+    unconfirmed = table_of("BC", backups=0)
+    assert planned(side("A", unconfirmed), side("C", unconfirmed)).lacking == {0: ids("B")}
+    handed_over = apart(side("C", table))
+    assert planned(side("A", table), handed_over).lacking == {0: ids("BC")}
+    failed = msgspec.structs.replace(side("C", table), disk_failed=True)
+    assert planned(side("A", table), failed).lacking == {0: ids("BC")}
+
+
+def test_what_a_side_without_the_majority_has_counts_more_than_an_empty_holder_and_is_waited_for() -> None:
+    """1. A makes the first table, with B and C in the row, and C is cut off from B before it is asked. 2. B goes on alone, and hands over
+    to D. 3. All end, and B is late."""
+    table = table_of("BC")
+    alone = table.with_rows({0: TableRow((lone_id("D"),), 4, 0)})
+    c, d = side("C", table), apart(of(side("D", alone, (0, 4, "D", 9)), ((1, "B", 0),)))
+    assert planned(side("A", table), c, d).lacking == {0: ids("BC")}
+    sides = {back("A"): side("A", table), back("C"): c, back("D"): d}
+    assert rows_of(table_in(plan_restart(sides, is_accepted=True))) == ["D"]
+    without = {back("A"): side("A", table), back("D"): d}
+    assert plan_restart(without, is_accepted=True).lacking == {0: ids("BC")}
+    assert rows_of(table_in(planned(side("A", table), apart(side("B", alone)), c, d))) == ["D"]
 
 
 def test_the_greater_partition_count_counts() -> None:
@@ -143,7 +178,7 @@ def test_the_greater_partition_count_counts() -> None:
 
 
 def test_an_undivided_replica_holds_every_part_of_its_partition() -> None:
-    two, one = table_of("AB", "AB", versions=[4, 4]), table_of("AB", versions=[3])
+    two, one = table_of("AB", "AB", versions=[4, 4]), table_of("BA", versions=[3])
     plan = planned(side("A", two), side("B", one, (0, 3, "B", 7)))
     assert rows_of(table_in(plan)) == ["B", "B"]
     assert plan.lacking == {}

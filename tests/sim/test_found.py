@@ -371,3 +371,19 @@ def test_what_a_side_counts_alone_is_not_awaited_of_the_other_side() -> None:
     """1. All three are back at once, and C has moved a replica to B when A is cut off. 2. A, alone, counts on, and so do B and C, with the
     majority. 3. A joins them, and of two values of a counter the later one stays."""
     assert play(draw_options(5532, Profile.OUTAGE)).events["MergeConflicts"]
+
+
+@pytest.mark.rows("DU-30")
+@pytest.mark.parametrize(("seed", "profile"), [(44, Profile.RESTORED), (22, Profile.OUTAGE)])
+def test_what_the_last_ones_have_that_leave_counts_although_their_votes_are_handed_over(
+    seed: int, profile: Profile
+) -> None:
+    """A removal was undone. 1. Two of four crash. Of the others one is to leave and one to stop: what they hold stays in their folders. 2. All
+    come back. A vote that was handed over was taken for one that a failed disk had cost, and the replicas for old ones."""
+    assert play(draw_options(seed, profile)).events["LastMembersLeave"]
+
+
+@pytest.mark.rows("DU-29")
+def test_a_partition_whose_owner_had_not_heard_of_it_begins_at_its_backup() -> None:
+    """The power fails when only the master has the first table: its owner's folder knew of no cluster, and the partition waited for it."""
+    assert play(draw_options(106, Profile.RESTORED)).faults["accepted restarts"] == 1

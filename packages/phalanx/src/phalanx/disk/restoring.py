@@ -93,7 +93,9 @@ def withdraw_vote(replay: Replay, stranger: MemberId) -> None:
     known = replay.index.cluster
     footing = msgspec.structs.replace(known.footing, left=()) if known.footing is not None else None
     incarnations = tuple(dict.fromkeys([*known.incarnations, known.voter]))
-    replay.index.cluster = msgspec.structs.replace(known, voter=stranger, footing=footing, incarnations=incarnations)
+    replay.index.cluster = msgspec.structs.replace(
+        known, voter=stranger, footing=footing, incarnations=incarnations, disk_failed=True
+    )
 
 
 def disown(replay: Replay, stranger: MemberId) -> None:
@@ -104,7 +106,7 @@ def disown(replay: Replay, stranger: MemberId) -> None:
     """
     withdraw_vote(replay, stranger)
     replay.index.cluster = msgspec.structs.replace(
-        replay.index.cluster, members=(stranger,), lacks_majority=True, incarnations=()
+        replay.index.cluster, members=(stranger,), lacks_majority=True, incarnations=(), disk_failed=False
     )
 
 
@@ -126,6 +128,7 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
     side = StoredSide(
         known.members, history, known.table, positions_of(replay.replicas), start, clock.reserved >> COUNTER_BITS,
         known.had_table, known.lacks_majority, known.incarnations, tuple(MemberId(each.member) for each in known.away),
+        disk_failed=known.disk_failed,
     )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()
     kept.restored = RestoredReplicas(replay.replicas, side, clock, count)

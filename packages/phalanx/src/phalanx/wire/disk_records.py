@@ -96,6 +96,8 @@ class KnownCluster(WireMessage, frozen=True):
     """Members that keep in their folders what they held, and are awaited without end."""
     incarnations: tuple[MemberId, ...] = ()
     """The latest incarnations that had a view, the latest last."""
+    disk_failed: bool = False
+    """Whether the disk has failed under it, and no table since says that nobody counts on what it held then."""
 
 
 class ViewRecord(WireMessage, tag=2, frozen=True):
@@ -282,10 +284,10 @@ def with_table(known: KnownCluster, record: TableRecord) -> KnownCluster:
     if not record.table.is_assigned:
         return known
     named = {*record.table.members, *holders_of(record.table.dormant.values())} - {record.member}
-    awaited = (member for member in known.members if member in named)
+    awaited = [member for member in known.members if member in named]
     return msgspec.structs.replace(
         known, table=record.table, members=(record.member, *awaited), has_left=False, had_table=True,
-        lacks_majority=lacks_majority(known.footing),
+        lacks_majority=lacks_majority(known.footing), disk_failed=known.disk_failed and bool(awaited),
     )  # fmt: skip
 
 

@@ -123,6 +123,8 @@ class StoredSide(msgspec.Struct, frozen=True, array_like=True):
     """Members that were awaited, because their folders have what they held (DU-59)."""
     known_number: int = 0
     """The number of the latest view that the process knows, and that is or can be stable: perhaps it began after this was read."""
+    disk_failed: bool = False
+    """Whether the disk failed on which it is: so it can lack what its member acknowledged, and promised, since (DU-60)."""
 
     @property
     def root(self) -> MemberId:

@@ -63,14 +63,16 @@ def choose_row(
     }
     named = [former for former in slots if former is not None]
     is_awaited = any(former not in present and former not in back for former in named[: confirming + 1])
-    if not any(position.epoch for _, position in held.values()):
-        later = None if is_awaited else _find_handed_over(partition, claims)
-        if later is None and len(held) == len(named):
-            return (present[named[0]].member,)  # none of them had heard of its first table: nothing was ever stored
-        return later
     old = frozenset(each.member for each in claims if each.is_old)
     # One that does not confirm, and went on alone, can lack what the others have acknowledged.
     apart = {each.member for each in claims if each.lacks_majority}
+    if not any(position.epoch for _, position in held.values()):
+        # Nothing was acknowledged without one that confirms, and was never asked to; all of them had perhaps not heard of their row.
+        has_all = len(held) == len(named)
+        empty = [m for m, (index, _) in held.items() if has_all or (index <= confirming and m not in old | apart)]
+        if later := _find_handed_over(partition, claims):
+            return None if is_awaited and not (is_accepted and empty) else later
+        return tuple(empty[:1]) or None
     stored = {
         member: (index, position)
         for member, (index, position) in held.items()

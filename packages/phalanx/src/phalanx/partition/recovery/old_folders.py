@@ -25,7 +25,7 @@ def find_without_vote(sides: Mapping[MemberId, StoredSide], footing: QuorumRecor
 
 def find_old(sides: Mapping[MemberId, StoredSide], footing: QuorumRecord) -> frozenset[MemberId]:
     """Return the members whose replicas can lack what others have acknowledged: also those that have forgotten a stable view, or whose
-    disk has failed, so that their vote was taken from them.
+    disk has failed. One that has handed over its vote, and left with what it held, has acknowledged nothing since.
 
     One whose present process has taken part in that view has forgotten nothing:
 
@@ -39,12 +39,8 @@ def find_old(sides: Mapping[MemberId, StoredSide], footing: QuorumRecord) -> fro
         if side.history.voter in stable.voters
         and stable.number > max(side.known_number, side.history.footing.latest_number)
     }
-    withdrawn = {
-        member
-        for member, side in sides.items()
-        if side.history.voter not in stable.voters and not set(stable.voters).isdisjoint(side.incarnations)
-    }
-    return frozenset(forgetful | withdrawn | find_without_vote(sides, footing).keys())
+    failed = {member for member, side in sides.items() if side.disk_failed}
+    return frozenset(forgetful | failed | find_without_vote(sides, footing).keys())
 
 
 def leave_out_old(held: dict[MemberId, Held], old: frozenset[MemberId], *, is_awaited: bool) -> dict[MemberId, Held]:
