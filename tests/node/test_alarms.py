@@ -117,5 +117,5 @@ def test_callers_cost_no_look_at_machines() -> None:
     acknowledged = m.ReplicateAck(0, replicated.epoch, 1)
     assert asked(lambda: owner.handle(Received(backup.this, acknowledged), c.now)) == []
     owner.validate()
-    machines = {type(alarm._machine).__name__ for alarm in owner.alarms}
+    machines = {type(alarm.machine).__name__ for alarm in owner.alarms}
     assert machines.isdisjoint(asked(owner.next_deadline))

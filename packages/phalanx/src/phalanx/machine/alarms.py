@@ -31,17 +31,17 @@ class Timed(Protocol):
 class Alarm:
     """When one machine is called next. An alarm on no board is never set: clients ask their calls for the deadline."""
 
-    __slots__ = ("_board", "_machine", "at", "others_follow")
+    __slots__ = ("_board", "at", "machine", "others_follow")
 
     def __init__(self, machine: Timed, *, others_follow: bool = False) -> None:
         """`others_follow`: whether the machine can change the deadlines of others without their knowledge."""
-        self._machine = machine
+        self.machine = machine
         self.others_follow = others_follow
         self._board: Alarms | None = None
         self.at: Millis = NEVER
 
     def __repr__(self) -> str:
-        return f"Alarm({type(self._machine).__name__}, at={self.at})"
+        return f"Alarm({type(self.machine).__name__}, at={self.at})"
 
     def set(self, at: Millis) -> None:
         """Ring at this time; `NEVER`: not at all."""
@@ -54,29 +54,23 @@ class Alarm:
             board.is_stale = True  # this one may have been the next
         self.at = at
 
+    def due(self) -> Millis:
+        """Return when the machine is due; `NEVER`: it is not."""
+        at = self.machine.next_deadline()
+        return at if at is not None else NEVER
+
     def follow(self) -> None:
         """Ring when the machine is due."""
-        at = self._machine.next_deadline()
-        self.set(at if at is not None else NEVER)
+        self.set(self.due())
 
     def ring(self, now: Millis) -> None:
         """Call the machine."""
-        self._machine.on_time(now)
+        self.machine.on_time(now)
 
     def put_on(self, board: Alarms) -> None:
         """Report to this board from now on when it rings."""
         self._board = board
         self.follow()
-
-    def validate(self) -> None:
-        """Raise `InvariantViolation` unless it rings when its machine is due."""
-        due = self._machine.next_deadline()
-        invariant(
-            self.at == (due if due is not None else NEVER),
-            "an alarm rings when its machine is due",
-            alarm=self,
-            due=due,
-        )
 
 
 class Alarms:
@@ -112,13 +106,18 @@ class Alarms:
                     alarm.follow()
 
     def follow(self) -> None:
-        """Set all alarms to when their machines are due."""
+        """Set all alarms to when their machines are due: `Alarm.follow` of each, written out for the sake of each input."""
+        next_at = NEVER
         for alarm in self._all:
-            alarm.follow()
+            due = alarm.machine.next_deadline()
+            alarm.at = at = due if due is not None else NEVER
+            if at < next_at:
+                next_at = at
+        self.next_at, self.is_stale = next_at, False
 
     def validate(self) -> None:
         """Raise `InvariantViolation` unless each alarm rings when its machine is due, and none before `earliest`."""
-        for alarm in self._all:
-            alarm.validate()
-        first = min(alarm.at for alarm in self._all)
+        wrong = [(alarm, due) for alarm in self._all if alarm.at != (due := alarm.due())]
+        invariant(not wrong, "an alarm rings when its machine is due", due=wrong)
+        first = min([alarm.at for alarm in self._all])
         invariant(self.next_at <= first, "no alarm is overlooked", next_at=self.next_at, first=first)

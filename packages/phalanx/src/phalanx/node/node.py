@@ -449,8 +449,9 @@ class Node:
 
     def _wants_table(self) -> bool:
         """Return whether a call, the merge of orphaned replicas, or what was read from the folder waits for the assignment."""
-        waits = bool(self.calls.waiting) or bool(self.data_merging) or self._stored() is not None
-        return waits and not self.installed_table.is_assigned and self.membership.view is not None
+        if self.installed_table.is_assigned or self.membership.view is None:
+            return False
+        return bool(self.calls.waiting) or bool(self.data_merging) or self._stored() is not None
 
     def _stored(self) -> StoredSide | None:
         """Return what the folder gave and no cluster has taken up yet; None: nothing."""

@@ -10,6 +10,7 @@ Histories compare again and again, and nearly always all is equal: what is equal
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 from phalanx.common.ids import Millis
 from phalanx.disk.replay import Replay
@@ -19,6 +20,12 @@ from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import Staged
 from phalanx.node.node import Node
+
+_position = attrgetter("epoch", "leader", "seq", "ended", "lineage")
+_contents = attrgetter(
+    "entries", "tombstones", "cleared_at", "purged_to", "evicted_to", "idle", "expires_at", "covering"
+)
+"""All of a map's store that is compared."""
 
 
 def find_difference(node: Node, replay: Replay, now: Millis) -> str:
@@ -80,21 +87,43 @@ def compare_replicas(memory: Replica, disk: Replica, now: Millis) -> str:
 
     An entry whose time is over, and that nobody has removed yet, has in a copy another time that is over.
     """
-    for what in ("epoch", "leader", "seq", "ended", "lineage"):
-        if (here := getattr(memory, what)) != (there := getattr(disk, what)):
-            return f"its {what} is {here!r} in memory and {there!r} in the log"
-    for name in sorted(memory.maps.keys() | disk.maps.keys() | memory.cleared.keys() | disk.cleared.keys()):
+    if _position(memory) != _position(disk):
+        for what in ("epoch", "leader", "seq", "ended", "lineage"):
+            if (here := getattr(memory, what)) != (there := getattr(disk, what)):
+                return f"its {what} is {here!r} in memory and {there!r} in the log"
+    for name in _maps_that_are_not_equal(memory, disk):
         if why := _compare_maps(memory, disk, name, now):
             return f"map {name!r}: {why}"
-    if why := _compare_journals(memory.journals, disk.journals):
+    if (memory.journals or disk.journals) and (why := _compare_journals(memory.journals, disk.journals)):
         return why
-    if any(map(_has_any, (memory.staged, disk.staged))) and memory.staged.export() != disk.staged.export():
+    if _is_another(memory.staged, disk.staged):
         return f"staged is {memory.staged!r} in memory and {disk.staged!r} in the log"
     return _compare_outcomes(memory.deduplication, disk.deduplication)
 
 
-def _has_any(staged: Staged) -> bool:
-    return bool(staged.jobs or staged.batches or staged.contents or staged.pages or staged.rest is not None)
+def _is_another(memory: Staged, disk: Staged) -> bool:
+    """Return whether what is remembered of jobs differs, also in its order."""
+    return _staged(memory) != _staged(disk) or memory.rest != disk.rest
+
+
+def _staged(staged: Staged) -> tuple[list[object], ...]:
+    return (
+        [*staged.jobs.items()],
+        [*staged.batches.items()],
+        [*staged.contents.items()],
+        [*staged.pages.items()],
+    )
+
+
+def _maps_that_are_not_equal(memory: Replica, disk: Replica) -> list[str]:
+    """Return the names of all maps of which not everything is equal, in order: some of it need not be."""
+    here, there = memory.maps, disk.maps
+    names = {name for name, store in here.items() if name not in there or _contents(store) != _contents(there[name])}
+    if here.keys() != there.keys():
+        names |= there.keys() - here.keys()
+    if memory.cleared != disk.cleared:
+        names |= {name for name, _ in memory.cleared.items() ^ disk.cleared.items()}
+    return sorted(names)
 
 
 def _compare_maps(memory: Replica, disk: Replica, name: str, now: Millis) -> str:
