@@ -125,6 +125,50 @@ def test_a_leaver_keeps_what_only_its_disk_has_until_another_one_joins(leaver: s
     assert [c.get("C", c.key(partition)) for partition in (3, 4)] == [NEW, OLD]
 
 
+@pytest.mark.rows("PX-50")
+@pytest.mark.parametrize("failed", ["A", "C"])
+def test_who_leaves_because_of_its_disk_was_not_told_to_leave(failed: str) -> None:
+    """1. A's disk has failed, and others have what it held. 2. B is told to leave, and D is cut off before it has got all of B. 3. A leaves:
+    not all were told to, so B keeps what it has until D is back. Also if B is the master, and not A."""
+    c, leaver = holding("ABCD".replace("B" if failed == "A" else "D", "")), "C" if failed == "A" else "A"
+    tell(c, failed, FAILED)
+    c.advance(5_000)
+    assert held(c, failed) == 0
+    other = "D" if failed == "A" else "B"
+    c.leave(leaver)
+    c.cut(other, failed + leaver)
+    c.advance(20_000)
+    assert held(c, failed, by=leaver) == 0
+    tell(c, failed, FAILED, 5_000)
+    assert [name in c.nodes for name in (failed, leaver)] == [False, True]
+    assert held(c, leaver, by=leaver) == 12
+    c.heal()
+    c.stay_together(other)
+    c.advance(20_000)
+    assert [c.get(other, c.key(partition)) for partition in range(12)] == [OLD] * 12
+
+
+def test_who_holds_something_again_stays_though_its_disk_has_failed() -> None:
+    """1. A, the master, holds nothing, and waits until B and C know that. 2. They crash: all begins again at A. 3. D joins, and owns it."""
+    c = holding("ABC")
+    tell(c, "A", FAILED)
+    c.advance(3_000)
+    assert held(c, "A") == 0
+    c.hold("BC", "A")
+    c.start("E", seeds="A")
+    c.advance(1_000)
+    tell(c, "A", FAILED)
+    assert c.nodes["A"].membership.wishes.to_leave
+    c.crash("BCE")
+    c.release()
+    tell(c, "A", FAILED, 30_000)
+    assert held(c, "A") == 12
+    assert not c.nodes["A"].membership.wishes.to_leave
+    c.start("D", seeds="A")
+    tell(c, "A", FAILED, 10_000)
+    assert {c.replicas("D", partition) for partition in range(12)} == {"DA"}, "it is the only other memory"
+
+
 def test_a_master_that_leaves_admits_who_takes_over_from_a_full_member() -> None:
     """B has no room on its disk for what A holds."""
     c = holding("AB", backup_count=0)

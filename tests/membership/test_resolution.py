@@ -259,7 +259,7 @@ def test_members_that_leave_do_not_outvote_one_that_stays() -> None:
     """PX-04: else its replicas would move to members that go as well, and take them along."""
     master = Master("ABC")
     for name in "AB":
-        master.membership.leave_requests.begin_leave(lone_id(name), master.now)
+        master.membership.leave_requests.begin_leave(lone_id(name), m.LeaveRequest(), master.now)
     master.report(B="C")
     master.beats_until_removed()
     assert master.view() == "AC"

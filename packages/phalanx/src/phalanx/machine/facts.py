@@ -63,6 +63,8 @@ class MembershipChanged(Fact, frozen=True):
     """All of its members are among those that leave, too."""
     away: Departures = ()
     """Members that keep in their folders what they held."""
+    without_disk: frozenset[MemberId] = frozenset()
+    """On the master: members that leave because their disks have failed, as soon as they hold nothing. They are not among `leaving`."""
 
 
 class IncarnationOver(Fact, frozen=True):
@@ -150,3 +152,6 @@ class FolderTakenUp(Fact, frozen=True):
 
 class OrphansMerged(Fact, frozen=True):
     """This member is to leave, and no longer waits for others to merge the orphaned replicas that it keeps."""
+
+    because_of_disk: bool = False
+    """Whether nobody told it to: its disk has failed."""

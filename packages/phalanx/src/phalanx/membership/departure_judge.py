@@ -28,14 +28,14 @@ class DepartureJudge:
         self._gone.departures.on_view(view, now)
         if before is None:
             return
-        self._gone.former.count_lost(before, view, self._duties.leaving)
+        self._gone.former.count_lost(before, view, self._duties.leaving | self._duties.without_disk)
         staying, stores = frozenset(view.members), dict(before.stores)
         told = {each.member: each for each in change.told.departures} if change.told is not None else {}
         for member, release in before.all_releases().items():
             if member not in staying:
                 lite, start = before.traits_of(member).lite, stores.get(member)
                 stops = member in self._duties.stopping or (member in told and told[member].returns)
-                took_nothing = (member in self._duties.leaving and not stops) or lite
+                took_nothing = (self._duties.has_asked(member) and not stops) or lite
                 if not stops:
                     how = self._how_gone(member, view)
                 else:  # what it held is in its folder, if it held something

@@ -25,6 +25,7 @@ from phalanx.machine.facts import TakersFull
 from phalanx.membership.join.departure_record import DepartureRecord
 from phalanx.membership.table_news import TableNews
 from phalanx.membership.view_change import ViewChange
+from phalanx.wire.messages import LeaveRequest
 
 
 class MasterDuties:
@@ -34,7 +35,10 @@ class MasterDuties:
         self._departures = departures
         self._table = table
         self.leaving: set[MemberId] = set()
-        """Members that asked to leave and are still in the view."""
+        """Members that were told to leave, asked for it, and are still in the view."""
+        self.without_disk: set[MemberId] = set()
+        """Members that ask to leave because their disks have failed, and do as soon as they hold nothing. Whoever is told to leave cannot
+        count on them, and they can hold something again (DU-41)."""
         self.stopping: set[MemberId] = set()
         """Those of them that come back with what they have in their folders."""
         self.stops_all = False
@@ -65,13 +69,17 @@ class MasterDuties:
         does not become lite.
         """
         going = self.leaving | self.demoting
-        if self.demoting and going.issuperset(view.data_members):
+        if self.demoting and (going | self.without_disk).issuperset(view.data_members):
             return self.leaving
         return going
 
+    def has_asked(self, member: MemberId | None) -> bool:
+        """Return whether a member of the view asked to leave, for whatever reason."""
+        return member in self.leaving or member in self.without_disk
+
     def others_hold(self, member: MemberId, view: MembersView) -> bool:
         """Return whether another member holds data, and continues to: the last one must not stop."""
-        going = self.leaving | self.demoting | {member}
+        going = self.leaving | self.without_disk | self.demoting | {member}
         return any(other not in going for other in view.data_members)
 
     def replicas_to_hand_over(self, member: MemberId, view: MembersView) -> int:
@@ -100,12 +108,17 @@ class MasterDuties:
             return ()
         return (self._departures.of_stopping(view.master, view.all_releases()[view.master].newest, start.store),)
 
-    def begin_leaving(self, member: MemberId, view: MembersView, now: Millis, *, keeps: bool = False) -> bool:
+    def begin_leaving(self, member: MemberId, request: LeaveRequest, view: MembersView, now: Millis) -> bool:
         """Note that a member asked to leave, and whether it comes back with what it has. Return whether that is new."""
-        keeps = keeps or self.stops_all
+        if request.because_of_disk:
+            is_new = member not in self.leaving and member not in self.without_disk
+            self.without_disk.update({member} - self.leaving)
+            return is_new
+        keeps = request.keeps or self.stops_all
         if member in self.leaving and keeps is (member in self.stopping):
             return False
         self.leaving.add(member)
+        self.without_disk.discard(member)
         if keeps:
             self.stopping.add(member)
             self.stop_asked_at = now
@@ -128,6 +141,7 @@ class MasterDuties:
     def on_view(self, change: ViewChange, now: Millis) -> None:
         """Forget members that are not in the view, and note for which members the last ones wait."""
         self.leaving.intersection_update(change.view.members)
+        self.without_disk.intersection_update(change.view.members)
         self.stopping.intersection_update(change.view.members)
         self.demoting.intersection_update(change.view.members)
         self._note_missing(change.view, now)

@@ -455,10 +455,10 @@ class MembershipService:
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
-    def leave(self, now: Millis, *, keeps: bool = False) -> None:
+    def leave(self, now: Millis, *, keeps: bool = False, because_of_disk: bool = False) -> None:
         """Ask to leave. The master sees to it that nothing is lost, then publishes a view without this member.
 
-        `keeps`: as `LeaveWanted`.
+        `keeps`: as `LeaveWanted`; `because_of_disk`: as `LeaveRequest`.
         """
         state = self.state
         if self.is_over:
@@ -466,11 +466,11 @@ class MembershipService:
         if state.view is None:
             self.incarnation.end("left before it had joined")
         else:
-            self.wishes.want_to_leave(keeps=keeps)
+            self.wishes.want_to_leave(keeps=keeps, because_of_disk=because_of_disk)
             if state.is_master:
-                self.leave_requests.begin_leave(self.this, now, keeps=self.wishes.keeps)
+                self.leave_requests.begin_leave(self.this, self.wishes.to_ask(), now)
             elif state.master is not None and state.master != self.this:
-                self._local.out.send(state.master, LeaveRequest(self.wishes.keeps))
+                self._local.out.send(state.master, self.wishes.to_ask())
 
     def want_lite(self, lite: bool, now: Millis) -> str:
         """Ask the master to make this member a lite member, or a data member again, without loss of data.
@@ -496,4 +496,4 @@ class MembershipService:
 
     def on_orphans_merged(self, fact: OrphansMerged, now: Millis) -> None:
         """Leave: the merge that delayed this member's leaving is over."""
-        self.leave(now)
+        self.leave(now, because_of_disk=fact.because_of_disk)

@@ -145,6 +145,7 @@ class MembershipState:
                     missing,
                     stops,
                     duties.away,
+                    frozenset(duties.without_disk),
                 )
             )
 

@@ -20,8 +20,10 @@ class OwnWishes:
         self._state = state
         self._duties = duties
         self._table = table
-        self.to_leave = False
+        self._by_operator = False
         """Whether this member was told to leave."""
+        self._lacks_disk = False
+        """Whether its disk has failed, and it is to leave when it holds nothing."""
         self.keeps = False
         """Whether it then comes back with what it has in its folder."""
         self._brings_data = local.brings_data
@@ -30,6 +32,14 @@ class OwnWishes:
         """Whether this member is to be a lite member; None: nothing is to change."""
         self._lite_before: bool | None = None
         """Whether the incarnation before this one was a lite member; None: there was none."""
+
+    @property
+    def to_leave(self) -> bool:
+        """Whether this member is to leave. Because of its disk only while the table does not name it:
+
+        1. A's disk has failed, B has what it held, and A asks to leave. 2. B crashes. 3. A's memory is better than none.
+        """
+        return self._by_operator or (self._lacks_disk and not self._table.replicas_of(self._local.this))
 
     @property
     def may_leave_at_once(self) -> bool:
@@ -41,10 +51,17 @@ class OwnWishes:
         """Whether this member stays, or leaves only when another one has come that takes its data."""
         return not self.to_leave or self._duties.wait_for_joiners
 
-    def want_to_leave(self, *, keeps: bool) -> None:
+    def want_to_leave(self, *, keeps: bool, because_of_disk: bool = False) -> None:
         """Note that this member is to leave. `keeps`: as `LeaveWanted`; who was told to hand over everything still does."""
-        self.keeps = keeps and (self.keeps or not self.to_leave)
-        self.to_leave = True
+        if because_of_disk:
+            self._lacks_disk = True
+            return
+        self.keeps = keeps and (self.keeps or not self._by_operator)
+        self._by_operator = True
+
+    def to_ask(self) -> LeaveRequest:
+        """Return how this member asks to leave."""
+        return LeaveRequest(self.keeps, because_of_disk=not self._by_operator)
 
     def come_back(self, lite: bool | None) -> None:
         """Note whether the incarnation before this one was a lite member, or was to be one."""
@@ -78,7 +95,7 @@ class OwnWishes:
         """Forget what is fulfilled. A new master that had asked the former one to leave begins to leave itself."""
         this = self._local.this
         if self._state.is_master and self.to_leave:
-            self._duties.begin_leaving(this, change.view, now, keeps=self.keeps)
+            self._duties.begin_leaving(this, self.to_ask(), change.view, now)
         if self.lite == change.view.traits_of(this).lite:
             self.lite = None
 
@@ -106,6 +123,6 @@ class OwnWishes:
     def ask(self, master: MemberId) -> None:
         """Ask the master for what is not fulfilled yet."""
         if self.to_leave:
-            self._local.out.send(master, LeaveRequest(self.keeps))
+            self._local.out.send(master, self.to_ask())
         if self.lite_now is not None:
             self._local.out.send(master, LiteRequest(self.lite_now))

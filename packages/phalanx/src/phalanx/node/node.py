@@ -388,7 +388,7 @@ class Node:
                 self.grid.on_disk_checked(event, now)
                 self.membership.majority.on_synced(now)
                 if self.grid.disks.lets_leave(self.installed_table.table):
-                    self.data_merging.on_leave_wanted(now)
+                    self.data_merging.on_leave_wanted(now, because_of_disk=True)
             case LeaveWanted(keeps=True):
                 self.membership.leave(
                     now, keeps=True

@@ -232,6 +232,8 @@ class LeaveRequest(WireMessage, tag=20, frozen=True):
 
     keeps: bool = False
     """Whether it comes back with what it has in its folder: then only ownership moves, and what nobody else has in sync."""
+    because_of_disk: bool = False
+    """Whether nobody told it to: its disk has failed, and it holds nothing any more (DU-41)."""
 
 
 class StopOrder(WireMessage, tag=190, frozen=True):

@@ -23,7 +23,7 @@ from phalanx.common.versions import LOOKUPS_FROM
 from phalanx.grid.merge.handing_on import keep_what_is_held
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, set_aside
 from phalanx.grid.merge.returning import ReturningReplicas
-from phalanx.grid.merge.sender import Lookup, MergeBatch, MergeSender, OpenRequest, Sweep
+from phalanx.grid.merge.sender import Lookup, MergeBatch, MergeSender, OpenRequest, Sweep, by_owner
 from phalanx.grid.replica.versions import has_version
 from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.follower import Follower
@@ -83,6 +83,8 @@ class DataMerging:
         """When to begin to merge more replicas, because one has ended; None: none has since that was done."""
         self.leave_by: Millis | None = None
         """When this member leaves at the latest; None: it is not to leave, or was allowed to."""
+        self._by_operator = False
+        """Whether an operator has told it to leave; else it leaves because of its disk."""
         self.alarm = Alarm(self, others_follow=True)
 
     def __repr__(self) -> str:
@@ -180,10 +182,11 @@ class DataMerging:
         """Leave because an operator says so."""
         self.on_leave_wanted(now)
 
-    def on_leave_wanted(self, now: Millis) -> None:
+    def on_leave_wanted(self, now: Millis, *, because_of_disk: bool = False) -> None:
         """Let this member leave as soon as other members have its orphaned replicas."""
+        self._by_operator = self._by_operator or not because_of_disk
         if not self.orphaned:
-            self._out.tell(OrphansMerged())
+            self._tell_merged()
         elif self.leave_by is None:
             self.leave_by = now + LEAVE_AFTER_MS
             self._leave_all_to_others(self.returning.end(), now)
@@ -195,7 +198,10 @@ class DataMerging:
         """Let a member leave that waits for this, if others have merged or will merge its replicas, or its time is over."""
         if self.leave_by is not None and (now >= self.leave_by or not self.orphaned.only_here(self._members)):
             self.leave_by = None
-            self._out.tell(OrphansMerged())
+            self._tell_merged()
+
+    def _tell_merged(self) -> None:
+        self._out.tell(OrphansMerged(because_of_disk=not self._by_operator))
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -329,7 +335,7 @@ class DataMerging:
             name, cleared_at = sending.clears.popleft()
             self._begin_sweeps(sending, name, cleared_at, now)
         name, keys, size = sending.next_keys(min(max_bytes, self._copies.chunk_bytes))
-        groups = self._by_owner(sending.side, sending.partition, keys)
+        groups = by_owner(self._ownership.table, sending.side, keys)
         self._send_all([MergeBatch(self._next_id(), sending, name, group) for group in groups], now)
         self._end_if_over(sending, now)
         self.alarm.follow()
@@ -347,22 +353,11 @@ class DataMerging:
         for handed in several:
             self._ask_owner(handed, now)
 
-    def _by_owner(self, side: OrphanedSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
-        """Return the keys in groups, one for each owner."""
-        table = self._ownership.table
-        if table.partition_count == side.partition_count or not keys:
-            return [keys] if keys else []
-        owners = table.owners()
-        groups: dict[MemberId | None, list[bytes]] = {}
-        for key, own in zip(keys, partitions_of(keys, table.partition_count), strict=True):
-            groups.setdefault(owners[own], []).append(key)
-        return list(groups.values())
-
     def _ask_again(self, handed: OpenRequest, now: Millis) -> None:
         """Send a request to the present owner of its keys; in parts, if they have several owners or other partitions by now."""
         sending = handed.sending
         if isinstance(handed, MergeBatch):
-            handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
+            handed.keys, *others = by_owner(self._ownership.table, sending.side, handed.keys)
             self._send_all(
                 [MergeBatch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
             )
@@ -409,7 +404,7 @@ class DataMerging:
             for key, own in zip(page.keys, was_here, strict=True)
             if own == sending.partition and not has_version(sending.replica, sweep.map, key)
         ]
-        groups = self._by_owner(sending.side, sending.partition, keys)
+        groups = by_owner(self._ownership.table, sending.side, keys)
         self._send_all(
             [MergeBatch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now
         )

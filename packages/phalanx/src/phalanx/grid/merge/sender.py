@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from phalanx.codec.hashing import partition_of
+from phalanx.codec.hashing import partition_of, partitions_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.lineage import LeaderEpoch, find_epoch
+from phalanx.common.table import PartitionTable
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplica, OrphanedSide
 from phalanx.grid.replica.versions import clears, keys_by_map, stored_bytes, versions_of
 from phalanx.wire.messages import FindWrite, FindWrittenBefore, MergeEntries
@@ -188,3 +189,14 @@ class MergeSender:
             if keys:
                 return name, keys, size
         return "", [], 0
+
+
+def by_owner(table: PartitionTable, side: OrphanedSide, keys: list[bytes]) -> list[list[bytes]]:
+    """Return the keys of one partition of a side in groups, one for each owner by a table."""
+    if table.partition_count == side.partition_count or not keys:
+        return [keys] if keys else []
+    owners = table.owners()
+    groups: dict[MemberId | None, list[bytes]] = {}
+    for key, own in zip(keys, partitions_of(keys, table.partition_count), strict=True):
+        groups.setdefault(owners[own], []).append(key)
+    return list(groups.values())

@@ -300,12 +300,13 @@ class Resolution:
         zones = {member: its.zone for member, its in traits.items() if its.zone}
         # A member that leaves, or becomes lite, soon holds nothing. 1. A, the master, and B leave, and B and C cannot reach each
         # other. 2. If A and B, which are older, were kept, C's replicas would move to them. 3. They go, and all data with them.
-        goes = self._forced_removals.duties.draining(view)
+        duties = self._forced_removals.duties
+        goes = duties.draining(view) | duties.without_disk
         lite = [member for member in view.members if view.traits_of(member).lite or member in goes]
         apart: dict[MemberId, list[MemberId]] = {}
         for one, other in links:
             apart.setdefault(one, []).append(other)
-        holders = count_holders(self._forced_removals.duties.holders())
+        holders = count_holders(duties.holders())
         self._searched = links
         self._search = Search(view.members, apart, master=self._local.this, lite=lite, zones=zones, holders=holders)
         self._search_ends = now + self._local.config.partial_resolution_timeout_ms

@@ -36,29 +36,26 @@ class LeaveRequests:
 
     def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
         """Start the leaving of a member that asks for it, as the master."""
-        if self._state.is_master and sender in self._state.members and self._begin(sender, now, keeps=message.keeps):
+        if self._state.is_master and sender in self._state.members and self.begin_leave(sender, message, now):
             to_hand_over = 0 if message.keeps else self._duties.replicas_to_hand_over(sender, self._state.joined())
             self._local.out.record(LeaveStarted(sender, to_hand_over, keeps=message.keeps))
         elif self._state.is_master:
             self._stopping.repeat(sender)
 
-    def begin_leave(self, member: MemberId, now: Millis, *, keeps: bool = False) -> None:
-        """Move, as the master, the replicas of a member away, because it asked to leave. `keeps`: only ownership moves."""
-        self._begin(member, now, keeps=keeps)
+    def begin_leave(self, member: MemberId, request: LeaveRequest, now: Millis) -> bool:
+        """Move, as the master, the replicas of a member away, because it asked to leave. Return whether that is new."""
+        is_new = self._duties.begin_leaving(member, request, self._state.joined(), now)
+        if is_new:
+            self._state.tell_change()
+        return is_new
 
     def stop_all(self, now: Millis) -> None:
         """Let the whole cluster stop, as the master, because an operator says so."""
         view = self._state.joined()
         self._duties.stops_all = True
         for member in view.members:
-            self._duties.begin_leaving(member, view, now, keeps=True)
+            self._duties.begin_leaving(member, LeaveRequest(keeps=True), view, now)
         self._state.tell_change()
-
-    def _begin(self, member: MemberId, now: Millis, *, keeps: bool) -> bool:
-        is_new = self._duties.begin_leaving(member, self._state.joined(), now, keeps=keeps)
-        if is_new:
-            self._state.tell_change()
-        return is_new
 
 
 class LastAcks:
@@ -79,7 +76,7 @@ class LastAcks:
     @property
     def _leaves(self) -> bool:
         """Whether this member, the master, leaves too."""
-        return self._state.master in self._duties.leaving
+        return self._duties.has_asked(self._state.master)
 
     @property
     def due_at(self) -> Millis | None:
@@ -106,7 +103,7 @@ class LastAcks:
 
     def split_leavers(self, members: Sequence[MemberId]) -> tuple[list[MemberId], bool]:
         """Return those of these members that asked to leave, except this one, and whether this one did."""
-        this, leavers = self._state.master, [member for member in members if member in self._duties.leaving]
+        this, leavers = self._state.master, [member for member in members if self._duties.has_asked(member)]
         return [member for member in leavers if member != this], this in leavers
 
     def send_farewell(self, members: Sequence[MemberId], until: Millis) -> None:

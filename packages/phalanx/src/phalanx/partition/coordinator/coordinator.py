@@ -118,7 +118,7 @@ class PartitionCoordinator:
         self._rebalancer.grace.away = self.dormant.away = fact.away
         self._rebalancer.replan(self._eligible.update(before, view, fact.leaving))
         self._rebalancer.folders.follow(before, view, confirmed.table)
-        self.draining.missing = fact.missing
+        self.draining.missing, self.draining.without_disk = fact.missing, fact.without_disk
         self.publication.view = view
         if before is not view:
             self._members = frozenset(view.members)

@@ -41,6 +41,8 @@ class Draining:
         self._has_entries = has_entries
         self.missing: Collection[MemberId] = ()
         """Members that can come back, and for which the last leavers wait."""
+        self.without_disk: Collection[MemberId] = ()
+        """Members that leave because of their disks, as soon as they hold nothing."""
         self._recorded_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
         """The members that wait in vain to hand over, and the members they wait for, as recorded last."""
         self._last_leavers: tuple[MemberId, ...] = ()
@@ -81,7 +83,7 @@ class Draining:
     def _may_leave(self, now: Millis) -> list[MemberId]:
         """Return the leaving members that hold nothing any more, and of which every staying member knows that."""
         self.look_again_at = None
-        leaving = self._eligible.leaving
+        leaving = [*self._eligible.leaving, *sorted(self.without_disk)]
         if not leaving:
             return []
         self._note_waiting()
@@ -131,6 +133,8 @@ class Draining:
         """Return how many replicas others must take over before this member can go. `coming`: how many it is just getting."""
         if member in self._eligible.stopping:
             return self._stops.to_hand_over(member, self._publication.table) + coming
+        if member in self.without_disk:
+            return self._publication.table.loads().get(member, 0) + coming
         data_members = self._publication.joined().data_members
         nobody_stays = all(other in self._eligible.leaving or other == member for other in data_members)
         if nobody_stays and (not self.missing or (member == self._local.this and not self._has_entries())):
