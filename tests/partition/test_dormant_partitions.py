@@ -15,7 +15,7 @@ from phalanx.partition.recovery.restart import VERSION_STEP
 from phalanx.wire import messages as m
 from phalanx.wire.disk_records import LogRecord, ReplicaDropped
 from phalanx.wire.join_events import JoinRequestRefused
-from phalanx.wire.restart_events import PartitionsDormant, PartitionsWoken
+from phalanx.wire.restart_events import HoldersGivenUp, PartitionsDormant, PartitionsWoken
 from phalanx.wire.table_events import PartitionLost
 from phalanx.wire.view_events import OtherSideFound
 from support.dormancy import LATER, VALUE, back, crash, dormant, filled, give_up, read, write
@@ -450,3 +450,25 @@ def test_a_holder_that_is_back_and_has_nothing_of_it_can_be_given_up() -> None:
     assert (dormant(c, "A"), read(c, 1)) == ({}, None)
     (loss,) = c.table("A").losses.losses
     assert loss.kind is LossKind.EMPTY
+
+
+def test_what_a_member_has_to_merge_counts_when_a_holder_is_given_up() -> None:
+    """1. C hangs, and is out of the row. 2. B ends, which has all that was written since, and A no copy yet. 3. C goes on: what it had waits
+    to be merged."""
+    c = filled("ABC", "BC", "A", "B", backup_count=1)
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.MigrationOrder)
+    c.hang("C")
+    c.advance(12_000)
+    crash(c, "B")
+    c.resume("C")
+    c.stay_together("AC")
+    c.advance(3_000)
+    assert dormant(c, "A") == {0: "B", 2: "B"}
+    assert "1 partition begins empty" in give_up(c, "A", "B", 2)
+    assert give_up(c, "A", "B", 1) == ""
+    c.advance(8_000)
+    assert (read(c, 0), read(c, 2)) == (VALUE, None)
+    (loss,) = c.table("A").losses.losses
+    assert (loss.kind, loss.count) == (LossKind.EMPTY, 2), "what B wrote without C is lost, too"
+    (given_up,) = c.events_of("A", HoldersGivenUp)
+    assert (given_up.empty, given_up.to_merge) == ((2,), (0,))

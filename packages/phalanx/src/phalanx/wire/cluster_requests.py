@@ -99,8 +99,8 @@ class AcknowledgeLosses(WireMessage, tag=173, frozen=True):
 class GiveUpHolders(WireMessage, tag=182, frozen=True):
     """Go on with dormant partitions without some of their holders, because an operator says so. Only the master does so.
 
-    Dangerous: what only these have is lost. A partition gets the greatest replica of it that a present member has in its folder;
-    one of which nobody has anything begins empty.
+    Dangerous: what only these have is lost. A partition gets the greatest replica of it that a present member has in its folder, or
+    what members have to merge; one of which nobody has anything begins empty.
     """
 
     id: int

@@ -106,7 +106,7 @@ class HoldersGivenUp(Event, frozen=True):
     """An operator let dormant partitions go on without holders that do not come back: what only these had is lost."""
 
     notice = Notice(
-        "goes on without {holders} with {partitions:partition}[, of which {empty:partition} begin empty], because {by} said so {in_table}",
+        "goes on without {holders} with {partitions:partition}[, of which {empty:partition} begin empty][, and {to_merge:partition} with what is to be merged], because {by} said so {in_table}",
         WARNING,
         LOST,
     )
@@ -118,4 +118,6 @@ class HoldersGivenUp(Event, frozen=True):
     by: str
     """The name that the operator gave."""
     table_version: int
+    to_merge: tuple[int, ...] = ()
+    """Those that begin empty, and get what members have kept of them."""
     rule: str = "DU-32"

@@ -129,25 +129,30 @@ class DormantPartitions:
                 f"no partition waits for {', '.join(request.holders) or 'nobody'} alone: dormant partitions wait for {waits}"
             )
         rows = {p: row for p in given_up if (row := choose_greatest(p, claims))}
-        empty = [p for p in given_up if p not in rows]
+        begun, kept = [p for p in given_up if p not in rows], self._kept_to_merge()
+        empty = [p for p in begun if p not in kept]
         if len(empty) != request.begin_empty:
             begin = counted(len(empty), "partition begins", "partitions begin")
             raise UsageError(
                 f"{begin} empty, because no member that is here has anything of them, and not {request.begin_empty}"
             )
-        first = first_rows(empty)
-        if len(first) < len(empty):
+        first = first_rows(begun)
+        if len(first) < len(begun):
             raise UsageError("no member is here that can hold data")
         members = tuple(each for each in holders_of(given_up.values()) if address_of(each) in asked)
         losses = self._losses.with_losses(
-            {LossKind.EMPTY: (empty, members), LossKind.BEHIND: (list(rows), members)}, self._publication.joined(), now
+            {LossKind.EMPTY: (begun, members), LossKind.BEHIND: (list(rows), members)}, self._publication.joined(), now
         )
         rows |= first
         self._publication.change_rows(
-            rows, now, at_once=True, increments=self._increments(rows), lost=LostRows(empty, losses=losses)
+            rows, now, at_once=True, increments=self._increments(rows), lost=LostRows(begun, losses=losses)
         )
         version = self._publication.table.version
-        self._out.record(HoldersGivenUp(tuple(rows), tuple(empty), members, request.by, version))
+        self._out.record(
+            HoldersGivenUp(
+                tuple(rows), tuple(empty), members, request.by, version, tuple(p for p in begun if p in kept)
+            )
+        )
 
     def _choose_later(self, partition: int, claims: list[Claims]) -> Slots:
         """Return the row of those that follow a rule which is newer than the table; empty: nobody does.
@@ -189,6 +194,14 @@ class DormantPartitions:
         back = {address_of(member) for member, installed in known.items() if installed >= version}
         return back.difference(address_of(each.member) for each in self.away)
 
+    def _kept_to_merge(self) -> set[int]:
+        """Return the partitions of which members have something to merge, whatever incarnations held it.
+
+        1. C hangs, and is out of the row. 2. B, the only holder, ends. 3. C goes on, and its process has what it had before that.
+        """
+        several = [each for orphans in self._orphans.values() for each in orphans]
+        return {p for each in several for p in (each.partitions if each.is_as_read else _stored_in(each))}
+
     def _to_merge(
         self, confirming: int, back: Collection[Address], but: Collection[int], claims: Collection[Claims]
     ) -> dict[int, tuple[MemberId, MemberId]]:
@@ -210,6 +223,11 @@ class DormantPartitions:
                     if is_all or _are_all_back(dormant[p], back):
                         found.setdefault(p, (member, each.former))
         return found
+
+
+def _stored_in(orphans: DormantOrphans) -> list[int]:
+    """Return the partitions of which something is stored in these orphans."""
+    return [position.partition for position in orphans.positions]
 
 
 def _absent(slots: Slots, present: Collection[MemberId]) -> tuple[MemberId, ...]:
