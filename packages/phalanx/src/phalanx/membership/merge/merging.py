@@ -16,7 +16,8 @@ A side joins only one whose cluster version all its members speak (PX-46). Where
 members are upgraded: if the greater side joined it instead, one forgotten member of an older release would take the
 whole cluster back.
 
-A cluster that was restored from backups joins only sides of itself, and no other one joins it (DU-23).
+A cluster that was restored from backups joins only sides of itself, and no other one joins it (DU-23). A side that waits with what it
+has read from folders does not join one that serves the data of another cluster (DU-25).
 
 If a master is lost with its promise, the members that come back find each other all the same (`rejoin`).
 """

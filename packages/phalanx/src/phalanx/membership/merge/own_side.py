@@ -68,8 +68,18 @@ class OwnSide:
         config, theirs = self._local.config, message.partition_count
         if config.cluster != message.cluster or agree(self._local.release, spoken_by(message)) is None:
             return False
-        if stay_apart(self._founders(), message.founders):
+        if stay_apart(self._founders(), message.founders) or self._keeps_what_it_has_read(message):
             return False
         # It has perhaps divided its partitions: then it has a multiple of what it began with. Both can have, in different ways.
         small, large = sorted((theirs, config.partition_count))
         return small > 0 and large % small == 0 and self._state.members.isdisjoint(message.view.members)
+
+    def _keeps_what_it_has_read(self, message: MergeProbe) -> bool:
+        """Return whether this side waits with what was read from folders, and the asking one serves the data of another cluster (DU-25).
+
+        1. The first seed has lost its folder, founds a cluster, and is used. 2. The others wait for their majority, and have no data that
+        they serve. 3. Did they join it, each were refused, because it has the data of another cluster, and they never got together.
+        """
+        root = self._local.stored_root
+        is_other = bool(root and message.founders) and root not in message.founders
+        return is_other and message.has_data and not self.has_data
