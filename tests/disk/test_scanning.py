@@ -82,7 +82,7 @@ def test_a_block_that_was_synced_is_damage_and_what_follows_is_read() -> None:
     assert lsns(image) == [1, 2, 3, 5, 6, 7]
 
 
-@pytest.mark.rows("D-9")
+@pytest.mark.rows("D-9", "DU-19")
 def test_something_behind_an_orderly_stop_is_damage() -> None:
     writer = written()
     writer.stop()

@@ -1,4 +1,4 @@
-"""What a member confirms of its views waits for its disk (DU-05)."""
+"""What a member confirms of its views, and of the copies that it gets, waits for its disk (DU-05)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 
 from phalanx.machine.inputs import Synced
 from support.harness import Cluster
+
+pytestmark = pytest.mark.rows("DU-05")
 
 
 class SlowDisks(Cluster):
@@ -75,3 +77,52 @@ def test_no_view_is_stable_before_its_master_has_synced_it(lease_ms: int) -> Non
         c.advance(5_000)
     assert quorum.is_stable
     assert c.nodes["B"].membership.majority.quorum.is_stable
+
+
+@pytest.mark.rows("DU-37")
+@pytest.mark.parametrize("is_back", [False, True], ids=["a copy", "writes that it lacks"])
+def test_a_member_is_in_no_row_before_its_disk_has_what_it_is_to_hold(*, is_back: bool) -> None:
+    """1. A's partition is copied to B, which is in the row then. 2. A's disk is lost, and B loses power: the copy is on no disk."""
+    c = SlowDisks(has_folders=True, seeds="A", partition_count=1, backup_count=1)
+
+    def sync_until_b_has(entries: int) -> None:
+        for _ in range(400):
+            c.advance(50)
+            c.sync("A")
+            if len(c.entries("B", 0) or ()) == entries:
+                return
+            c.sync("B")
+        raise AssertionError(f"B has {c.entries('B', 0)}")
+
+    c.begin("A")
+    c.sync("A")
+    c.assign(rows=["A"])
+    for number in range(2):
+        c.put("A", c.key(0, number), b"value")
+    c.sync("A")
+    c.begin("B")
+    sync_until_b_has(2)
+    if is_back:
+        c.advance(2_000)
+        for name in "ABABAB":
+            c.sync(name)
+            c.advance(1_000)
+        assert c.row("A", 0) == "AB"
+        c.crash("B")
+        c.advance(15_000)
+        c.sync("A")
+        c.put("A", c.key(0, 2), b"later")
+        c.advance(20_000)
+        c.sync("A")
+        assert c.row("A", 0) == "A"
+        c.begin("B")
+        sync_until_b_has(3)
+    for _ in range(10):
+        c.advance(500)
+        c.sync("A")
+    assert c.row("A", 0) == "A"
+    for _ in range(4):
+        c.sync("B")
+        c.advance(1_000)
+        c.sync("A")
+    assert c.row("A", 0) == "AB"

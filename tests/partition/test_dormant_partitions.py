@@ -418,6 +418,7 @@ def test_an_operator_gives_up_a_holder_and_says_how_many_partitions_begin_empty(
     assert read(c, 1) == LATER, "what began empty is newer than what only its folder has"
 
 
+@pytest.mark.rows("DU-31")
 def test_the_greatest_replica_of_a_present_member_goes_on_although_it_confirmed_nothing() -> None:
     c = filled("ABC", "BC", backup_count=0, async_backup_count=1)
     crash(c, "BC")

@@ -110,6 +110,7 @@ def test_the_history_of_an_old_folder_and_a_cut_off_member() -> None:
     assert plan.lacks_majority  # B is one of two
 
 
+@pytest.mark.rows("DU-31")
 def test_the_replica_of_an_old_folder_waits_for_the_other_holder() -> None:
     table = table_of("BC")
     plan = planned(side("A", table, 0), side("D", table, 0), side("C", table, 7, start=3))
@@ -122,6 +123,7 @@ def test_the_replica_of_an_old_folder_does_not_rule_beside_another_one() -> None
     assert rows(planned(side("A", table, 0), side("B", table, 7), side("C", table, 9, start=3))) == ["B"]
 
 
+@pytest.mark.rows("DU-31")
 def test_it_rules_where_nobody_is_left_to_wait_for() -> None:
     table = table_of("BC")
     plan = planned(side("A", table, 0), side("B", table, 0), side("C", table, 7, start=3))
@@ -169,6 +171,7 @@ def test_the_master_says_once_whose_folder_is_old() -> None:
     assert [each for each in told if isinstance(each, FolderIsOld)] == [FolderIsOld(back("C"), 3, 4)]
 
 
+@pytest.mark.rows("DU-31")
 def test_what_is_in_a_folder_whose_disk_has_failed_rules_only_where_nobody_else_comes() -> None:
     """DU-60: 1. B's disk fails. 2. A acknowledges writes without it. 3. All end, and A is late."""
     table = table_of("AB")

@@ -77,6 +77,7 @@ def test_the_greatest_position_of_the_holders_rules() -> None:
     assert plan.lacking == {}
 
 
+@pytest.mark.rows("DU-37")
 @pytest.mark.parametrize(
     ("a", "b", "row"),
     [
@@ -207,6 +208,7 @@ def test_a_partition_without_a_holder_is_missing() -> None:
     assert {partition: names(row) for partition, row in plan.lacking.items()} == {1: "CB"}
 
 
+@pytest.mark.rows("DU-31")
 def test_a_holder_that_confirms_no_writes_is_none() -> None:
     """B gets writes without that anybody waits for it: A can have acknowledged more."""
     table = build_table([slots_of("AB")], [1], None, MapPlan(0, MapSettings(BackupCount(0, 1))))

@@ -158,6 +158,40 @@ def test_a_copy_that_did_not_begin_is_wanted_again_when_a_segment_begins(
     asyncio.run(history())
 
 
+@pytest.mark.rows("DU-20")
+def test_a_start_removes_nothing_but_segments_without_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also not what it cuts off: 1. Segment 2 continues segment 1 behind a block that is lost. 2. Both can be read by other means."""
+    segments = tmp_path / "data" / "000000000000.0"
+
+    async def write_in_two_segments() -> None:
+        used = DiskUnderTest(tmp_path / "data", monkeypatch)
+        used.write(EpochBegun(0, 1, "A", -1))
+        await used.begin_segments(1)
+        await used.disk.close(is_orderly=False)
+
+    async def start() -> None:
+        await DiskUnderTest(tmp_path / "data", monkeypatch).disk.close(is_orderly=False)
+
+    def content() -> dict[str, bytes]:
+        return {path.name: path.read_bytes().rstrip(b"\0") for path in sorted(segments.iterdir())}
+
+    asyncio.run(write_in_two_segments())
+    first, second, *spare = content()
+    assert spare
+    lost = content()[first]
+    with (segments / first).open("r+b") as file:
+        file.seek(len(lost) - 1)
+        file.write(bytes([lost[-1] ^ 1]))
+    (segments / "notes.txt").write_text("of an operator")
+    before = content()
+    asyncio.run(start())
+    after = content()
+    kept = (first, second, "notes.txt")
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    assert not set(spare) & set(after)
+
+
+@pytest.mark.rows("DU-47")
 def test_more_data_than_the_process_can_hold_is_refused_with_both_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,7 @@ def state_of(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files}
 
 
-@pytest.mark.rows("D-3", "D-4", "D-15")
+@pytest.mark.rows("D-3", "D-4", "D-15", "DU-20")
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_folder_that_is_refused_stays_as_it_is_and_is_told_in_one_line(written: StoredCluster, what: str) -> None:
     change, option, said = REFUSED[what]
