@@ -68,7 +68,9 @@ class OwnSide:
         config, theirs = self._local.config, message.partition_count
         if config.cluster != message.cluster or agree(self._local.release, spoken_by(message)) is None:
             return False
-        if stay_apart(self._founders(), message.founders) or self._keeps_what_it_has_read(message):
+        if stay_apart(self._founders(), message.founders):
+            return False
+        if self._keeps_what_it_has_read(message):
             return False
         # It has perhaps divided its partitions: then it has a multiple of what it began with. Both can have, in different ways.
         small, large = sorted((theirs, config.partition_count))
