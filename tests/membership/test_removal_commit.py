@@ -1,4 +1,4 @@
-"""When the majority has the list without a removed member: what a master with leases waits for (PX-33)."""
+"""When the majority has the list without a removed member: what a master with leases, or with a folder, waits for (PX-33)."""
 
 from __future__ import annotations
 
@@ -245,3 +245,39 @@ def test_no_write_is_confirmed_that_the_majority_goes_on_without() -> None:
             break
     assert (c.view("B"), c.is_done(kept), c.is_done(lost)) == ("BC", True, False)
     assert c.row("C").startswith("C")
+
+
+@pytest.mark.rows("DU-05")
+def test_what_is_acknowledged_after_a_removal_outlives_a_power_cut_although_some_come_back_late() -> None:
+    """1. A removes B from A, B, C, D and E, and D is to own what B owned. 2. All lose power before C and E have that list, and A and D come
+    back late. 3. By what B, C and E have read they are the majority, and B has what D removed."""
+    c = Cluster(has_folders=True, seeds="A", restart_grace_ms=3_000)
+    for name in "ABCDE":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["BD"])
+    c.put("B", c.key(0), OLD)
+    c.advance(5_000)
+    assert c.views_of("ABCDE") == ["ABCDE"] * 5
+    c.hold("A", "CE")
+    c.crash("B")
+    c.advance(2_000)
+    assert c.views_of("ACDE") == ["ACDE", "ABCDE", "ACDE", "ABCDE"]
+    removal = c.ask("D", m.Remove, MAP, c.key(0))
+    c.advance(1_000)
+    assert (c.replicas("A"), c.is_done(removal)) == ("BD", False)
+    c.release()
+    c.advance(1_000)
+    assert c.replicas("A")[0] == "D", "more than half have it"
+    removal = c.ask("D", m.Remove, MAP, c.key(0))
+    c.advance(100)
+    assert c.is_done(removal)
+    c.crash("ACDE")
+    for name in "BCE":
+        c.start(name, seeds="BCE")
+    c.advance(40_000)
+    assert not c.table("B").is_assigned, "they know of the list without B"
+    c.start("A", seeds="BCE")
+    c.start("D", seeds="BCE")
+    c.advance(40_000)
+    assert c.get(c.replicas("A")[0], c.key(0)) is None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from phalanx.machine.inputs import Synced
-from support.harness import Cluster
+from phalanx.common.disk_state import DiskState
+from phalanx.common.quorum import QuorumRecord, QuorumView
+from phalanx.machine.inputs import DiskChecked, Synced
+from phalanx.wire import messages as m
+from phalanx.wire.disk_records import ClusterLeft
+from support.harness import Cluster, lone_id, lone_view
 
 pytestmark = pytest.mark.rows("DU-05")
 
@@ -126,3 +131,106 @@ def test_a_member_is_in_no_row_before_its_disk_has_what_it_is_to_hold(*, is_back
         c.advance(1_000)
         c.sync("A")
     assert c.row("A", 0) == "AB"
+
+
+def running() -> SlowDisks:
+    """A, B, C, D and E: the list of all is stable, B has a partition, and C a backup of it."""
+    c = SlowDisks(has_folders=True, seeds="A")
+    for name in "ABCDE":
+        c.begin(name)
+        for each in c.nodes:
+            c.sync(each)
+    c.assign(rows=["BC"])
+    for name in "ABCDE" * 2:
+        c.sync(name)
+    c.advance(5_000)
+    return c
+
+
+def test_nobody_gets_the_vote_of_a_member_that_leaves_before_its_disk_knows_that_it_has_left() -> None:
+    """1. D leaves A, which counts its vote, and is the majority with B. 2. D loses power, and its folder does not know that it has left. 3.
+    It starts again: with it C and E, which are cut off from these, are the majority, too."""
+    c = running()
+    c.hold("A", "CE")
+    c.leave("D")
+    c.advance(500)
+    assert not c.pending("D", "A", m.MembersAck)
+    assert "D" in c.nodes
+    assert type(c.folders["D"][-1][1].body) is ClusterLeft
+    c.hold("D", "A")
+    c.sync("D")
+    assert c.finished["D"].reason == "left"
+    assert c.pending("D", "A", m.MembersAck)
+
+
+def test_a_member_that_waits_for_its_disk_to_leave_leaves_when_that_fails() -> None:
+    c = running()
+    c.leave("D")
+    c.advance(500)
+    assert "D" in c.nodes
+    c.nodes["D"].log.end()
+    c.feed("D", DiskChecked(DiskState.FAILED, "the sync has failed"))
+    assert c.finished["D"].reason == "left"
+
+
+def test_nobody_gets_the_vote_of_a_master_that_leaves_before_its_disk_knows_to_whom_it_has_left_it() -> None:
+    c = running()
+    c.leave("A")
+    c.advance(500)
+    assert c.views_of("BCDE") == ["ABCDE"] * 4
+    c.sync("A")
+    assert c.views_of("BCDE") == ["BCDE"] * 4
+
+
+def test_a_master_that_is_killed_while_it_leaves_makes_no_second_majority() -> None:
+    """1. A leaves, and only B and C hear of it, which are the majority with its vote. 2. A is killed, and comes back to D and E."""
+    c = Cluster(has_folders=True, seeds="A")
+    for name in "ABCDE":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["BC"])
+    c.advance(5_000)
+    c.hold("ABC", "DE")
+    c.leave("A")
+    c.advance(300)
+    assert c.views_of("BCDE") == ["BCDE", "BCDE", "ABCDE", "ABCDE"]
+    c.crash("A")
+    c.start("A", seeds="DE")
+    c.cut("ADE", "BC")
+    c.release()
+    c.advance(60_000)
+    assert c.views_of("BCD") == ["BC", "BC", "DEA"]
+    assert [name for name in "ABCDE" if c.nodes[name].membership.has_majority] == ["B", "C"]
+
+
+def test_a_master_that_is_killed_before_anybody_hears_that_it_leaves_has_its_vote() -> None:
+    c = Cluster(has_folders=True, seeds="A")
+    for name in "AB":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["B"])
+    c.advance(5_000)
+    c.hold("A", "B")
+    c.leave("A")
+    c.advance(300)
+    assert c.view("B") == "AB"
+    c.crash("A")
+    c.release()
+    c.start("A", seeds="B")
+    c.advance(60_000)
+    assert c.nodes["B"].membership.has_majority
+
+
+@pytest.mark.parametrize(("votes", "voter"), [("A", "A"), ("AD", "")])
+def test_a_master_that_leaves_others_votes_too_has_none_any_more(votes: str, voter: str) -> None:
+    """1. A, B, C and D are in the stable list. D leaves A, which leaves B and C, and only B hears of that: with the votes of A and D it is the
+    majority. 2. A is killed, and comes back to C. A list of B and C needs no more than one of these."""
+    membership = Cluster("ABC", has_folders=True).nodes["A"].membership
+    footing = QuorumRecord(lone_id("A"), QuorumView(1, 1, lone_id("A"), tuple(map(lone_id, "ABCD"))), 2)
+    left = tuple(map(lone_id, votes))
+    membership.majority.quorum.handed_over = lone_view("BC", 7), msgspec.structs.replace(footing, left=left)
+    record = membership.view_log.take_record()
+    assert record is not None
+    assert (record.voter, record.view) == (lone_id(voter) if voter else "", lone_view("BC", 7))
+    assert record.footing == footing
+    assert membership.view_log.take_record() is None

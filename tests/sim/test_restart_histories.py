@@ -14,8 +14,8 @@ SEEDS = {Profile.RESTART: 1_400, Profile.OUTAGE: 1_400, Profile.POWER_CUTS: 0}
 @pytest.mark.parametrize("profile", SEEDS)
 @pytest.mark.parametrize("block", blocks(10, in_brief=(0,)))
 def test_processes_come_back_with_their_folders_and_nothing_is_lost(profile: Profile, block: int) -> None:
-    first = SEEDS[profile] + 6 * block
-    results = play_all(range(first, first + 6), profile)
+    first = SEEDS[profile] + 8 * block
+    results = play_all(range(first, first + 8), profile)
     counts = sum((Counter(result.counts) for result in results), Counter[str]())
     assert counts["judged removals"] > 0
     assert counts["orderly ends"] > 0
@@ -26,5 +26,5 @@ def test_processes_come_back_with_their_folders_and_nothing_is_lost(profile: Pro
 @pytest.mark.parametrize("block", blocks(10, in_brief=(0,)))
 def test_restored_clusters_stay_apart_from_those_of_their_backups(block: int) -> None:
     """DU-23: the folders of all are backed up, and restored beside a cluster that is switched off, or whose members come back one by one."""
-    first = 30 + 12 * block
-    assert count_all(range(first, first + 12), Profile.RESTORED)["restored members that serve"] > 12
+    first = 30 + 16 * block
+    assert count_all(range(first, first + 16), Profile.RESTORED)["restored members that serve"] > 12

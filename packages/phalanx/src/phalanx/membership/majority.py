@@ -24,6 +24,7 @@ class Majority:
     ) -> None:  # fmt: skip
         self._this = local.this
         self._out = local.out
+        self._has_folder = local.has_folder
         self._state = state
         self._suspicions = suspicions
         self.quorum = quorum
@@ -52,8 +53,12 @@ class Majority:
         1. A, the master, removes C. B never hears of it, and claims with C: they are the majority, too. 2. C continues
         as the owner that it was, under the new master. 3. If A had made itself the owner meanwhile, its lease would
         rest on what B echoed before, and it would confirm writes that C never had.
+
+        With folders, also where there are no leases: 1. A removes C, and makes itself the owner of what C owned. 2. It acknowledges
+        writes, and the power fails before B's disk has that list. 3. By their folders B and C are the majority, and go on with what C had.
         """
-        if self.lease.lease_ms and self.quorum.has_majority and not self.quorum.is_removal_committed:
+        can_wait = self.lease.lease_ms or self._has_folder
+        if can_wait and self.quorum.has_majority and not self.quorum.is_removal_committed:
             return NEVER
         return self.lease.holds_until
 

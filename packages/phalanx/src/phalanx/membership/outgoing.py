@@ -68,8 +68,7 @@ class ViewPublisher:
 
     def handover(self, view: MembersView, own: Departures) -> MembersUpdate:
         """Return the last view of this member, a leaving master, with its vote, and what others are to note of its departure."""
-        quorum = self._majority.quorum
-        footing = quorum.next_footing(view, left=quorum.voter)
+        footing = self._majority.quorum.hand_over(view)
         former, departures = self._gone.to_send()
         return MembersUpdate(view, self._state.has_started, footing, former, (*departures, *own))
 

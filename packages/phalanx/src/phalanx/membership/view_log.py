@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.common.departure import Departures
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumRecord
@@ -36,10 +38,27 @@ class ViewLog:
         """
         view, quorum = self._state.view, self._quorum
         known = view, quorum.footing, len(quorum.left), self._departures.kept
+        if quorum.handed_over is not None:
+            return self._take_handed_over(*quorum.handed_over)
         if view is None or known == self._logged:
             return None
         self._logged = known
         return self._record(view)
+
+    def _take_handed_over(self, view: MembersView, footing: QuorumRecord) -> ViewRecord | None:
+        """Return what the log has to say when others count this member's vote; None: it has said so.
+
+        1. A, the master of A, B, C, D and E, leaves, and only B and C get its last list. 2. A is killed, and starts again, with D and E. 3.
+        B and C, with the vote that they got, and A, D and E were a majority each. If A knows of that list, it needs its majority, too.
+
+        Where A had votes of others, it has none any more: they can be too many for that list.
+        """
+        if self._logged[:2] == (view, footing):
+            return None
+        self._logged = view, footing, 0, self._departures.kept
+        voter = self._quorum.voter if footing.left == (self._quorum.voter,) else MemberId("")
+        known = msgspec.structs.replace(footing, left=())
+        return ViewRecord(view, known, voter, self._this, self._departures.kept)
 
     def last_record(self) -> ViewRecord | None:
         """Return what the log has to say of the view with which this incarnation has ended; None: it had none."""

@@ -200,7 +200,7 @@ class Node:
         self._has_moved = True
         """Whether this input can have changed when machines are due that do not set their alarms themselves."""
         self._has_ended = False
-        self._sync_gate = SyncGate(self.log)
+        self._sync_gate = SyncGate(self.this, self.log)
         majority.quorum.has_synced = self._sync_gate.has_synced
         self._is_serving = False
         """Whether the partitions are assigned, and this incarnation is not over."""
@@ -216,7 +216,7 @@ class Node:
     def handle(self, event: Input, now: Millis) -> list[Effect]:
         """Take one input; return the effects that it requires, in order. `now` never goes backwards."""
         out, pauses = self._out, self.pause_detection
-        if now > pauses.late_after and pauses.notice(now):
+        if now > pauses.late_after and not self._has_ended and pauses.notice(now):
             self._handlers = self._awake | dict(pauses.refusals())
         pauses.last = now
         self._room = SERVED_IN_A_TURN
@@ -473,7 +473,7 @@ class Node:
         """Log what becomes of the replicas that this incarnation had."""
         stored, table = self._stored(), self.installed_table.table
         if (record := last_record(self._out.effects, self.this, self.membership, stored, table)) is not None:
-            self.log.add(record)
+            self._sync_gate.add(record)
 
     def _refuse(self, caller: Target, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))

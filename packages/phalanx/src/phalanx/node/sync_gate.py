@@ -4,9 +4,10 @@
 not synced that table, and C came back late, the others would go on with an older one, and with another owner.
 
 A new view is told at once: it counts when the majority has acknowledged it, and a table or a write that rests on it comes later in
-each log. What the master answers by a table that it has made is held, too, also where nobody is there to tell it to: were it killed then,
-together with all others, they could go on without what it has, and with the same versions of rows (DU-26). Where the disk has failed, nothing
-waits: nothing is synced there any more. A member that stops says what it has to say at once: nobody releases it any more.
+each log. The last one of a master that leaves is not, nor is the last acknowledgement of any other that does: others get its vote with that.
+What the master answers by a table that it has made is held, too, also where nobody is there to tell it to: were it killed then, together
+with all others, they could go on without what it has, and with the same versions of rows (DU-26). Where the disk has failed, nothing
+waits: nothing is synced there any more. A member that ends otherwise says what it has to say at once: nobody releases it any more.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import TypeVar
 
 import msgspec
 
-from phalanx.common.ids import is_client
+from phalanx.common.ids import MemberId, is_client
 from phalanx.common.view import ViewId
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.machine.effects import Answer, Effect, Finished, Send
 from phalanx.wire import messages as m
-from phalanx.wire.disk_records import DiskRecord, TableRecord, ViewRecord
+from phalanx.wire.disk_records import ClusterLeft, DiskRecord, TableRecord, ViewRecord
 
 Known = TypeVar("Known")
 TELLING = frozenset(
@@ -38,12 +39,15 @@ not synced."""
 class SyncGate:
     """Holds back what one member tells of its views and tables."""
 
-    def __init__(self, log: ReplicaLog) -> None:
+    def __init__(self, this: MemberId, log: ReplicaLog) -> None:
+        self._this = this
         self._log = log
         self._newest_lsn = 0
         """The number of the last view or table in the log."""
         self._has_made = False
         """Whether this input has brought a table of which this member is the master."""
+        self._has_left = False
+        """Whether this member has left, and others get its vote."""
         self._tables: deque[tuple[int, int]] = deque([(0, -1)])
         """Where tables are in the log, and their versions: the last one that is synced, and later ones."""
         self._views: deque[tuple[int, ViewId]] = deque([(0, ViewId())])
@@ -55,9 +59,10 @@ class SyncGate:
         return f"SyncGate({len(self._held)})"
 
     def add(self, record: DiskRecord, *, is_own: bool = False) -> None:
-        """Log a view or a table. `is_own`: this member has made the table."""
+        """Log a view, a table, or the end of this member. `is_own`: this member has made the table."""
         self._log.add(record)
         self._has_made = self._has_made or is_own
+        self._has_left = type(record) is ClusterLeft
         self._newest_lsn = self._log.last_lsn
         if type(record) is TableRecord:
             self._tables.append((self._newest_lsn, record.table.version))
@@ -78,7 +83,8 @@ class SyncGate:
     def pass_on(self, effects: list[Effect]) -> list[Effect]:
         """Return the effects of an input without what must wait, behind what has waited for long enough."""
         synced, held = self._log.synced_lsn, self._held
-        ends = not self._log.is_on or any(isinstance(effect, Finished) for effect in effects)
+        ends = not self._has_left and any(isinstance(effect, Finished) for effect in effects)
+        ends = ends or not self._log.is_on
         passed: list[Effect] = []
         while held and (held[0][0] <= synced or ends):
             passed.append(held.popleft()[1])
@@ -90,7 +96,7 @@ class SyncGate:
         if has_made:
             self._log.hold_writes(self._newest_lsn)
         for effect in effects:
-            if _must_wait(effect, holds_answers=has_made):
+            if self._must_wait(effect, holds_answers=has_made):
                 held.append((self._log.want_sync(), effect))
             elif type(effect) is Send and isinstance(effect.message, m.MasterConfirmation | m.LeaseRequest):
                 passed.append(Send(effect.to, self._as_synced(effect.message)))
@@ -110,15 +116,17 @@ class SyncGate:
             return message
         return msgspec.structs.replace(message, table_version=min(message.table_version, self._tables[0][1]))
 
+    def _must_wait(self, effect: Effect, *, holds_answers: bool) -> bool:
+        """Return whether an effect waits for a sync. `holds_answers`: answers do."""
+        if type(effect) is not Send:
+            return (holds_answers and type(effect) is Answer) or (self._has_left and type(effect) is Finished)
+        message = effect.message
+        if type(message) is m.MembersUpdate and message.view.maker == self._this:
+            return self._this not in message.view
+        return type(message) in TELLING or (holds_answers and is_client(effect.to))
+
 
 def _keep_from_synced(records: deque[tuple[int, Known]], synced: int) -> None:
     """Forget the records before the last one that is synced."""
     while len(records) > 1 and records[1][0] <= synced:
         records.popleft()
-
-
-def _must_wait(effect: Effect, *, holds_answers: bool) -> bool:
-    """Return whether an effect waits for a sync. `holds_answers`: answers do."""
-    if type(effect) is not Send:
-        return holds_answers and type(effect) is Answer
-    return type(effect.message) in TELLING or (holds_answers and is_client(effect.to))

@@ -165,7 +165,7 @@ class MajorityChanged(Event, frozen=True):
 
 
 class PromotionWaits(Event, frozen=True):
-    """The master does not replace departed owners yet, because their leases may still run."""
+    """The master does not replace departed owners yet: their leases can still run, or the majority has to hear that they are gone."""
 
     notice = Either(
         "waits_ms",

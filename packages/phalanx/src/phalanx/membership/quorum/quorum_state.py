@@ -71,6 +71,8 @@ class QuorumState:
         """None: not joined yet."""
         self.has_majority = False
         self._view: MembersView | None = None
+        self.handed_over: tuple[MembersView, QuorumRecord] | None = None
+        """The last view of this member, a master that leaves, and what it stands on, with its vote; None: it has left it to nobody."""
         self._voices: dict[MemberId, MemberId] = {} if self.voter == this else {this: self.voter}
         """Member to the identity for which it votes, where that is another one."""
         self._learned: list[QuorumRecord] = []
@@ -194,6 +196,13 @@ class QuorumState:
             return rules.next_record(base, view, former, self.left)
         all_left = {*self.left, left}
         return msgspec.structs.replace(rules.next_record(base, view, former, all_left), left=tuple(sorted(all_left)))
+
+    def hand_over(self, view: MembersView) -> QuorumRecord:
+        """Leave, as the master, its vote, and those of members that have left, to the members of its last view; return its footing."""
+        footing = self.next_footing(view, left=self.voter)
+        if footing.left:
+            self.handed_over = view, footing
+        return footing
 
     def keep_votes(self, view: MembersView) -> bool:
         """Return whether members that leave to this view keep their votes: nobody in it holds data, and they come back with theirs.
