@@ -128,6 +128,7 @@ def kill(cluster: Cluster) -> None:
 # --- one call ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-49")
 @pytest.mark.parametrize("request_", WRITES + READS, ids=by_name)
 @pytest.mark.parametrize("tells_links", [True, False], ids=["client", "member"])
 def test_it_is_not_asked_of_a_third(request_: Any, tells_links: bool) -> None:
@@ -145,6 +146,7 @@ def test_it_is_not_asked_of_a_third(request_: Any, tells_links: bool) -> None:
     assert cluster.router.next_deadline() is None
 
 
+@pytest.mark.rows("PX-49")
 @pytest.mark.parametrize("request_", WRITES + READS, ids=by_name)
 def test_one_that_ended_is_an_accident(request_: Any) -> None:
     cluster = Cluster(A, B, C)
@@ -174,6 +176,7 @@ def test_members_that_hang_and_are_removed_count_too() -> None:
     assert cluster.answers[1].lost == (A, B)
 
 
+@pytest.mark.rows("PX-49")
 def test_connections_that_break_end_nobody() -> None:
     """Of both the connection broke, and both are members still: the partition has only moved."""
     cluster = Cluster(A, B, C)
@@ -256,6 +259,7 @@ BULK_READS: dict[str, Callable[[Cluster], Any]] = {
 }
 
 
+@pytest.mark.rows("PX-49")
 @pytest.mark.parametrize("name", BULK_WRITES | BULK_READS)
 def test_plans_that_ask_in_other_groups_ask_no_third_either(name: str) -> None:
     cluster = Cluster(A, B, C, D)

@@ -470,6 +470,7 @@ def parted(*, used: str) -> Client:
 OTHER = view_of(C, D, version=2)
 
 
+@pytest.mark.rows("PX-52")
 def test_a_client_stays_with_the_side_that_answers_its_calls() -> None:
     """PX-52."""
     client = parted(used="B")
@@ -505,6 +506,7 @@ def test_a_client_that_makes_calls_seldom_asks_those_that_answered_them_first() 
     assert client.core.view == view_of(A, B, version=2)
 
 
+@pytest.mark.rows("PX-52")
 def test_a_client_whose_side_does_not_answer_goes_over() -> None:
     client = parted(used="AB")
     client.tell_table(table_of(D, D, C, D, version=9), OTHER)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from phalanx.client.core.client_core import ClientCore
 from phalanx.client.core.cluster_affinity import Contact
 from phalanx.client.core.detours import FRESH_MS, LOOK_BACK_MS, QUIET_MS, Detours
@@ -66,6 +68,7 @@ class Client:
         return [each.message for each in self.sent if each.to == member]
 
 
+@pytest.mark.rows("PX-51")
 def test_a_call_whose_member_is_silent_is_asked_through_one_that_answers() -> None:
     client = Client()
     client.mute = {C}
@@ -77,6 +80,7 @@ def test_a_call_whose_member_is_silent_is_asked_through_one_that_answers() -> No
     assert {through for _, through in wanted} <= {A, B}
 
 
+@pytest.mark.rows("PX-51")
 def test_a_member_that_answers_another_question_is_only_slow() -> None:
     """Its answer to the call takes long; asked whether it is there, it answers."""
     client = Client()
@@ -119,6 +123,7 @@ def test_where_no_connection_is_open_one_second_is_enough() -> None:
     assert [member for member, _ in wanted] == [C]
 
 
+@pytest.mark.rows("PX-51")
 def test_what_was_asked_directly_is_repeated_on_the_detour_as_the_same_operation() -> None:
     client = Client()
     client.mute = {C}

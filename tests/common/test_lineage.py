@@ -45,6 +45,7 @@ def test_a_write_is_there_if_it_was_made_in_the_same_epoch(
     assert has_write(LINEAGE, 12, number, epoch, leader) is expected
 
 
+@pytest.mark.rows("DU-35")
 @pytest.mark.parametrize(
     ("lineage", "seq", "expected"),
     [

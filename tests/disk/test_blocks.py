@@ -81,6 +81,7 @@ def test_every_kind_of_record_comes_back_as_it_was_appended(kind: type, data: st
     assert (block.times, block.is_first, block.is_last) == (TIMES, False, True)
 
 
+@pytest.mark.rows("DU-10")
 @given(st.lists(records(), max_size=4), st.data())
 def test_a_changed_block_is_none(appended: list[LogRecord], data: st.DataObject) -> None:
     block = bytearray(encoded(appended))
@@ -108,12 +109,14 @@ def test_records_that_were_changed_under_a_right_checksum_are_refused_or_are_rec
     assert found is None or len(found) == len(appended)
 
 
+@pytest.mark.rows("DU-06", "DU-10")
 def test_a_block_of_another_chain_or_segment_is_none() -> None:
     data = encoded([LogRecord(ReplicaDropped(3))])
     assert decode_block(data, 0, HEAD, 6) is None
     assert decode_block(data, 0, HEAD._replace(magic=make_magic(b"abcdefgh")), 5) is None
 
 
+@pytest.mark.rows("DU-10")
 def test_the_chain_of_a_segment_is_that_of_one_folder_one_number_and_one_place() -> None:
     """DU-10: so the first block of a segment counts in no other."""
     stores, numbers, chains = (b"a" * 16, b"b" * 16), (1, 2), (0, 7)
@@ -148,6 +151,7 @@ def test_records_of_several_partitions_say_none() -> None:
     assert asked_of(decoded(encoded([LogRecord(PlainPuts("m", 271, b""))]))) == [(4, NO_PARTITION)]
 
 
+@pytest.mark.rows("DU-18")
 def test_a_kind_that_is_not_known_is_refused_also_where_it_is_not_wanted() -> None:
     data = bytearray(encoded([LogRecord(ReplicaDropped(3))]))
     data[BLOCK_BYTES : BLOCK_BYTES + 2] = (999).to_bytes(2, "little")
@@ -155,6 +159,7 @@ def test_a_kind_that_is_not_known_is_refused_also_where_it_is_not_wanted() -> No
         list(read_records(decoded(sealed(data)), lambda kind, partition: False))
 
 
+@pytest.mark.rows("DU-18")
 def test_a_flag_that_is_not_known_is_refused() -> None:
     data = bytearray(encoded([]))
     data[24] |= 8

@@ -47,6 +47,7 @@ def mutilated(writer: LogWriter, chance: random.Random) -> Image:
     return image
 
 
+@pytest.mark.rows("DU-61")
 @pytest.mark.parametrize("seed", range(150))
 def test_what_is_cut_is_a_prefix_without_damage_and_all_before_the_first_damage(seed: int) -> None:
     chance = random.Random(seed)

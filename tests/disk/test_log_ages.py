@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,17 +41,20 @@ def ages(*written: Written, now: StartTimes) -> list[int]:
     return [now.mono_ms - found.now_of(segment_lsn, each) for segment_lsn, each in blocks]
 
 
+@pytest.mark.rows("DU-28")
 def test_within_one_boot_the_clock_since_the_boot_counts() -> None:
     """The wall clock was set ahead by a day meanwhile."""
     log = Written("b", 1_000, 50_000), Written("b", 3_000, 52_000, False), Written("b", 4_000, 53_000 + DAY)
     assert ages(*log, now=StartTimes("b", DAY + 60_000, 10_000)) == [9_000, 7_000, 6_000]
 
 
+@pytest.mark.rows("DU-28")
 def test_between_two_boots_the_wall_clock_counts() -> None:
     log = Written("b", 500_000, 50_000), Written("b", 501_000, 51_000, False)
     assert ages(*log, now=StartTimes("c", 61_000, 700)) == [11_000, 10_000]
 
 
+@pytest.mark.rows("DU-28")
 def test_a_wall_clock_that_was_set_back_takes_no_time_away() -> None:
     log = Written("b", 500_000, 50_000), Written("b", 501_000, 51_000, False)
     assert ages(*log, now=StartTimes("c", 4, 700)) == [1_000, 0]

@@ -119,7 +119,7 @@ def begins_by_brute_force(log: list[Line], partition: int) -> tuple[set[int], in
     return {each for each in (replica, arriving, to_disk) if each}, replica
 
 
-@pytest.mark.rows("D-8")
+@pytest.mark.rows("D-8", "DU-12")
 @given(lines)
 def test_needed_is_what_the_model_needs(log: list[Line]) -> None:
     index = LogIndex(KnownCluster(), {})

@@ -85,7 +85,7 @@ class Writer:
         return ""
 
 
-@pytest.mark.rows("D-1")
+@pytest.mark.rows("D-1", "DU-06", "DU-07", "DU-12")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("seed", "most"), [(1, FEW), (2, FEW), *[pytest.param(seed, MANY, marks=pytest.mark.long) for seed in range(3, 7)]]
@@ -98,6 +98,7 @@ def test_what_a_power_cut_leaves_is_a_first_part_of_the_log_with_everything_sync
     assert writer.folder.files.numbers[0] > 1  # segments were removed
 
 
+@pytest.mark.rows("DU-16")
 def test_a_segment_that_is_removed_too_early_is_found() -> None:
     writer = Writer(1)
     while writer.folder.files.numbers[0] == 1:

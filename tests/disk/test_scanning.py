@@ -63,6 +63,7 @@ def test_an_orderly_stop_is_told() -> None:
     assert scan(writer.disk.latest(), STORE).is_clean
 
 
+@pytest.mark.rows("DU-15")
 def test_a_last_block_of_which_nobody_says_that_it_was_synced_is_a_torn_tail() -> None:
     writer = written()
     found = scan(hurt(writer.disk.latest(), writer.blocks[-1]), STORE)
@@ -72,7 +73,7 @@ def test_a_last_block_of_which_nobody_says_that_it_was_synced_is_a_torn_tail() -
     assert found.damages == ()
 
 
-@pytest.mark.rows("D-10")
+@pytest.mark.rows("D-10", "DU-15", "DU-16")
 def test_a_block_that_was_synced_is_damage_and_what_follows_is_read() -> None:
     writer = written()
     image = hurt(writer.disk.latest(), writer.blocks[3])
@@ -94,7 +95,7 @@ def test_something_behind_an_orderly_stop_is_damage() -> None:
     assert not found.is_clean
 
 
-@pytest.mark.rows("D-15")
+@pytest.mark.rows("D-15", "DU-17")
 def test_a_segment_that_is_missing_is_damage() -> None:
     writer = written()
     writer.roll()
@@ -149,6 +150,7 @@ def test_what_was_cut_stays_outside_for_ever() -> None:
     assert judge(following, following.disk.latest(), following.synced, is_damaged=False) == ""
 
 
+@pytest.mark.rows("DU-18")
 def test_another_format_is_refused_with_the_release_that_wrote_it() -> None:
     image = written().disk.latest()
     head = bytearray(image[1][:HEAD_BYTES])
@@ -181,6 +183,7 @@ WRITER = long_log()
 IMAGE = WRITER.disk.latest()
 
 
+@pytest.mark.rows("DU-06", "DU-10")
 @given(st.data())
 def test_no_mutilation_yields_what_was_never_appended(data: st.DataObject) -> None:
     """Bytes are changed, cut off, moved, put in; files are exchanged or go: what is replayed was appended, in this order."""

@@ -46,6 +46,7 @@ def test_reads_of_one_key_and_of_many_count_and_other_requests_do_not() -> None:
     assert hits(c) == [2, 1, 0, 0]
 
 
+@pytest.mark.rows("PX-22")
 def test_an_entry_that_is_removed_takes_its_statistics_along() -> None:
     c = cluster()
     for _ in range(3):
@@ -55,6 +56,7 @@ def test_an_entry_that_is_removed_takes_its_statistics_along() -> None:
     assert hits(c) == [0, 0, 0, 0]
 
 
+@pytest.mark.rows("PX-22")
 def test_they_go_with_a_copy() -> None:
     c = cluster()
     c.get("A", K[1])
@@ -65,6 +67,7 @@ def test_they_go_with_a_copy() -> None:
     assert [hits(c, name)[1] for name in c.row("A")] == [2, 1], "no read is replicated"
 
 
+@pytest.mark.rows("PX-22")
 def test_they_end_with_the_setting_that_asked_for_them() -> None:
     c = cluster()
     c.get("A", K[1])

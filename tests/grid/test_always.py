@@ -65,6 +65,7 @@ class Durable(Cluster):
         return request_id
 
 
+@pytest.mark.rows("DU-01")
 def test_a_write_waits_for_the_sync_of_its_owner() -> None:
     c = Durable("A", "A")
     put = c.ask_once(m.Put, MAP, NEW, 0)
@@ -76,6 +77,7 @@ def test_a_write_waits_for_the_sync_of_its_owner() -> None:
     assert not c.logs["A"].is_wanted
 
 
+@pytest.mark.rows("DU-01")
 @pytest.mark.parametrize("order", ["AB", "BA"])
 def test_a_write_waits_for_the_syncs_of_owner_and_backup_in_any_order(order: str) -> None:
     c = Durable("AB", "AB")
@@ -88,6 +90,7 @@ def test_a_write_waits_for_the_syncs_of_owner_and_backup_in_any_order(order: str
     assert c.is_done(put)
 
 
+@pytest.mark.rows("DU-01")
 @pytest.mark.parametrize("name", ["A", "B"])
 def test_a_sync_from_before_a_write_answers_it_not(name: str) -> None:
     c = Durable("AB", "AB")
@@ -114,6 +117,7 @@ UNSYNCED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
 }
 
 
+@pytest.mark.rows("DU-04")
 @pytest.mark.parametrize("kind", UNSYNCED)
 @pytest.mark.parametrize("row", ["A", "AB"])
 def test_a_refused_condition_waits_for_what_it_rests_on(kind: str, row: str) -> None:
@@ -128,6 +132,7 @@ def test_a_refused_condition_waits_for_what_it_rests_on(kind: str, row: str) -> 
     assert c.is_done(again), "all that it rests on is synced"
 
 
+@pytest.mark.rows("DU-04")
 @pytest.mark.parametrize("row", ["A", "AB"])
 def test_a_repeated_write_waits_for_the_sync_of_the_first(row: str) -> None:
     c = Durable(row, row)
@@ -139,6 +144,7 @@ def test_a_repeated_write_waits_for_the_sync_of_the_first(row: str) -> None:
     assert isinstance(c.replies[-7], m.DoneReply)
 
 
+@pytest.mark.rows("DU-04")
 def test_a_second_clear_waits_for_the_sync_of_the_first() -> None:
     c = Durable("A", "A")
     c.ask_once(m.Put, MAP, NEW, 0)
@@ -157,6 +163,7 @@ def test_many_entries_wait_too() -> None:
     assert c.is_done(bulk)
 
 
+@pytest.mark.rows("DU-01")
 def test_what_is_done_at_once_declines_maps_that_wait_for_syncs() -> None:
     c = Durable("A", "A")
     local = LocalAccess(lambda: c.now, lambda: 1, node=c.nodes["A"])
@@ -196,6 +203,7 @@ def test_a_result_without_a_write_owes_a_sync_too() -> None:
     assert local.owes_sync
 
 
+@pytest.mark.rows("DU-03")
 def test_while_the_disk_is_slow_who_holds_its_answers_owes_syncs_of_all_maps() -> None:
     c = Durable("A", "A")
     local = local_with_held_answers(c)
@@ -213,6 +221,7 @@ def test_a_log_that_has_ended_is_no_place_for_a_write_that_waits_for_it() -> Non
     assert c.get("A", KEY) is None
 
 
+@pytest.mark.rows("DU-01")
 def test_a_backup_that_was_dropped_does_not_say_later_that_it_has_synced() -> None:
     """1. B has applied a write, and its sync is under way. 2. B drops the replica. 3. The sync ends: B has nothing any more."""
     c = Durable("AB", "AB")
@@ -223,6 +232,7 @@ def test_a_backup_that_was_dropped_does_not_say_later_that_it_has_synced() -> No
     assert not c.is_done(put)
 
 
+@pytest.mark.rows("DU-09", "DU-01")
 def test_a_map_that_becomes_always_counts_what_was_acknowledged_before_its_backup_knew() -> None:
     """The owner has the new table, and its backup has not: the backup acknowledges at once, and its sync later."""
     c = Durable("AB", "AB")
@@ -249,6 +259,7 @@ def test_a_map_that_becomes_always_counts_what_was_acknowledged_before_its_backu
     assert c.is_done(c.ask("A", m.ChangeMap, OTHER, change)), "every member works by it"
 
 
+@pytest.mark.rows("DU-03")
 def test_all_writes_wait_while_what_was_written_waits_for_too_long() -> None:
     c = Durable("AB", "AB")
     assert c.is_done(c.ask_once(m.Put, OTHER, OLD, 0))
@@ -287,6 +298,7 @@ def test_a_cluster_without_folders_refuses_always() -> None:
     assert refused.text == wanted
 
 
+@pytest.mark.rows("DU-05")
 def test_a_table_is_synced_before_the_master_tells_it_and_before_a_member_acknowledges_it() -> None:
     c = Durable("AB", "AB")
     c.hold("AB", "AB")

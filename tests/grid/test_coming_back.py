@@ -49,7 +49,7 @@ def without_room(c: Cluster) -> Cluster:
     return c
 
 
-@pytest.mark.rows("D-14")
+@pytest.mark.rows("D-14", "DU-35", "DU-62")
 @pytest.mark.parametrize("has_room", [True, False])
 def test_what_a_member_lacks_comes_as_writes_if_they_are_at_hand(has_room: bool) -> None:
     c = cluster() if has_room else without_room(cluster())
@@ -69,6 +69,7 @@ def test_what_a_member_lacks_comes_as_writes_if_they_are_at_hand(has_room: bool)
         assert len(c.entries("B", partition) or ()) == 2 + (partition == 3)
 
 
+@pytest.mark.rows("DU-62")
 def test_for_a_member_whose_place_another_one_takes_nothing_is_kept() -> None:
     c = cluster()
     c.start("C")
@@ -79,6 +80,7 @@ def test_for_a_member_whose_place_another_one_takes_nothing_is_kept() -> None:
     assert not [owned for name in "AB" for owned in c.nodes[name].grid.ownership.all_owned() if owned._log.is_kept]
 
 
+@pytest.mark.rows("DU-62")
 def test_who_lacks_more_than_is_at_hand_when_it_answers_gets_a_copy() -> None:
     """1. A asks B, and has all that B lacks. 2. B uses what it has read, and says so. 3. A has no more room meanwhile."""
     c = cluster()
@@ -109,6 +111,7 @@ def test_who_lacks_more_than_is_at_hand_when_it_answers_gets_a_copy() -> None:
     assert c.entries("A", 1) == c.entries("B", 1)
 
 
+@pytest.mark.rows("DU-62")
 def test_what_is_kept_begins_with_what_a_member_had_not_acknowledged() -> None:
     """1. A's write is under way to B. 2. B is killed: it has the write, or has it not."""
     for is_lost in (True, False):
@@ -130,6 +133,7 @@ def test_what_is_kept_begins_with_what_a_member_had_not_acknowledged() -> None:
         assert c.entries("A", 0) == c.entries("B", 0)
 
 
+@pytest.mark.rows("DU-35")
 def test_what_others_have_is_not_dropped_before_it_can_come_back() -> None:
     c = without_room(cluster())
     end_and_write(c)

@@ -65,6 +65,7 @@ def nothing_ends_the_owner() -> Iterator[None]:
         raise AssertionError(f"{error!r} would have ended the owner") from error
 
 
+@pytest.mark.rows("PX-48")
 @pytest.mark.parametrize(
     "error",
     [ArithmeticError, RecursionError, MemoryError, OverflowError, UnicodeError, ValueError, KeyError, SystemExit],
@@ -121,6 +122,7 @@ def test_nor_does_what_a_programs_function_returns_or_leaves_with() -> None:
     assert stored(c) == SECRET
 
 
+@pytest.mark.rows("PX-48")
 def test_what_is_raised_while_a_change_is_applied_ends_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster()
 
@@ -155,6 +157,7 @@ def test_failures_are_counted_and_told_once_a_minute_without_any_value() -> None
     assert SECRET not in str(told)
 
 
+@pytest.mark.rows("PX-48")
 def test_a_condition_that_fails_on_an_entry_does_not_fail_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _literal(7)
     of_key = Condition(0, (), Kind.INTEGER, Relation.EQUAL, (to_data(7),))

@@ -151,6 +151,7 @@ def test_rows_that_come_side_by_side_keep_the_bound() -> None:
         assert set(replica(c, name).maps[MAP].entries) == {K[1], *K[4:6]}
 
 
+@pytest.mark.rows("PX-20")
 def test_whose_time_is_over_ends_first_and_no_more_goes_than_must(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster(3)
     fill(c, 0)
@@ -199,6 +200,7 @@ def test_reads_that_are_forgotten_keep_nothing(policy: str) -> None:
     assert agree(c)
 
 
+@pytest.mark.rows("PX-23")
 @pytest.mark.parametrize("rows", ["AB", "A"])
 def test_bytes_are_a_bound_too_and_one_entry_may_always_stay(rows: str) -> None:
     c = cluster(0, rows)

@@ -106,6 +106,7 @@ class Model:
         assert self.store.held_bytes == sum(len(k) + len(v) - 8 for k, v in self.store.entries.items())
 
 
+@pytest.mark.rows("PX-21")
 @pytest.mark.parametrize("policy", EVICTION_POLICIES)
 @given(steps=st.lists(STEP, max_size=150), is_large=st.booleans())
 @example(steps=[("put", 0), ("evict", 0), ("remove", 59)], is_large=False)
@@ -123,6 +124,7 @@ def test_what_is_evicted_comes_before_all_that_stays(policy: str, steps: list[tu
         assert len(model.store.entries) <= 1, "in the end everything but the last entry goes"
 
 
+@pytest.mark.rows("PX-23")
 def test_so_many_entries_go_as_have_the_bytes_and_the_number_asked_for() -> None:
     model = Model("oldest", 10)
     each = len(b"0") + len(V)
@@ -133,6 +135,7 @@ def test_so_many_entries_go_as_have_the_bytes_and_the_number_asked_for() -> None
     assert len(model.store.take_evicted("oldest", 10, 0, 99, 1 << 62)) == 9, "the last one stays"
 
 
+@pytest.mark.rows("PX-21")
 def test_by_frequency_the_newest_entries_are_not_judged_yet() -> None:
     model = Model("lfu", 10)
     for number in range(9):

@@ -282,6 +282,7 @@ def test_a_new_master_knows_of_it() -> None:
 # --- full -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("DU-42")
 def test_a_full_disk_refuses_what_grows() -> None:
     c = holding("A")
     tell(c, "A", FULL)
@@ -302,6 +303,7 @@ def test_a_full_disk_refuses_what_grows() -> None:
     assert c.is_done(grows)
 
 
+@pytest.mark.rows("DU-42")
 def test_an_owner_refuses_what_grows_on_a_backup_with_a_full_disk() -> None:
     c = holding("ABC")
     tell(c, "C", FULL)
@@ -313,6 +315,7 @@ def test_an_owner_refuses_what_grows_on_a_backup_with_a_full_disk() -> None:
         assert c.is_done(asked) is ("C" not in c.replicas("A", partition))
 
 
+@pytest.mark.rows("DU-42")
 def test_a_report_of_a_full_disk_counts_for_a_while() -> None:
     c = holding("AB")
     tell(c, "B", FULL, 6_000)
@@ -321,6 +324,7 @@ def test_a_report_of_a_full_disk_counts_for_a_while() -> None:
     assert c.nodes["A"].grid.memory.room > 0
 
 
+@pytest.mark.rows("DU-42")
 def test_a_full_disk_gets_no_further_replicas() -> None:
     c = holding("ABC")
     tell(c, "C", FULL)

@@ -65,6 +65,7 @@ def test_what_waits_for_a_full_member_does_not_keep_others_from_leaving() -> Non
     assert not held(c, "D")
 
 
+@pytest.mark.rows("PX-25")
 def test_what_waits_for_a_full_member_does_not_keep_what_others_are_to_get() -> None:
     c = joined_full()
     c.start("E")

@@ -80,6 +80,7 @@ def code(reply: Any) -> ErrorCode | None:
     return reply.code if isinstance(reply, m.ErrorReply) else None
 
 
+@pytest.mark.rows("PX-14", "PX-15")
 @pytest.mark.parametrize("kind", APPLIED)
 def test_the_next_owner_answers_from_the_record(kind: str) -> None:
     asked = Asked(kind)
@@ -100,6 +101,7 @@ def test_the_next_owner_answers_from_the_record(kind: str) -> None:
     assert c.get("B", KEY) == LATER, "it was not applied again"
 
 
+@pytest.mark.rows("PX-14", "PX-15")
 @pytest.mark.parametrize("kind", APPLIED)
 def test_the_same_owner_answers_a_second_try_and_a_late_first_one(kind: str) -> None:
     asked = Asked(kind)

@@ -64,6 +64,7 @@ def left(c: Cluster, at: str = "A") -> int:
 # --- one store --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-17")
 def test_a_read_lets_the_idle_time_begin_anew_and_never_the_time_to_live() -> None:
     store = MapStore()
     store.put(KEY, STORED, 2_500, 0, max_idle_ms=IDLE_MS)
@@ -125,6 +126,7 @@ def test_all_who_read_a_store_know_that_idle_times_have_begun_anew() -> None:
         assert (store.state_of(b"1", now)[1] is not None) == bool(many)
 
 
+@pytest.mark.rows("PX-17")
 def test_where_nobody_can_use_the_entries_idle_times_stand_still() -> None:
     store = MapStore()
     store.put(b"idle", STORED, 0, 0, max_idle_ms=IDLE_MS)
@@ -207,6 +209,7 @@ def test_an_entry_that_is_read_stays_and_one_that_is_not_goes_at_all_replicas() 
     assert not c.entries("B")
 
 
+@pytest.mark.rows("PX-17")
 @pytest.mark.parametrize("how", ["get", "get_all", "update", "slice"])
 def test_each_use_counts(how: str) -> None:
     c = pair()
@@ -237,6 +240,7 @@ def test_time_to_live_tells_the_smaller_and_looking_at_it_is_no_use() -> None:
     assert left(c) == -1
 
 
+@pytest.mark.rows("PX-18")
 def test_an_update_keeps_the_idle_time_and_a_touch_gives_another() -> None:
     c = pair()
     put(c)
@@ -291,6 +295,7 @@ def idle_map(rows: str = "AB") -> Cluster:
     return c
 
 
+@pytest.mark.rows("PX-18")
 @pytest.mark.parametrize("rows", ["A", "AB"])
 @pytest.mark.parametrize("how", ["put", "put_if_absent", "put_all", "put_packed", "update", "get_and_put", "staged"])
 def test_an_entry_without_its_own_gets_that_of_the_map_at_all_replicas(how: str, rows: str) -> None:
@@ -379,6 +384,7 @@ def test_settings_are_looked_up_as_others_are() -> None:
             plan.with_change("m", MapChange(max_idle_ms=wrong))
 
 
+@pytest.mark.rows("PX-17")
 def test_an_entry_in_use_does_not_expire_early_when_its_owner_dies() -> None:
     c = pair()
     put(c)
@@ -425,6 +431,7 @@ def test_a_turn_of_the_expirer_is_short_where_all_entries_were_used() -> None:
     assert not store.entries
 
 
+@pytest.mark.rows("PX-18")
 def test_a_copy_carries_idle_times() -> None:
     c = Cluster("ABC", partition_count=1, backup_count=1)
     c.assign(rows=["AB"])

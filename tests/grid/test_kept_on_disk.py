@@ -49,6 +49,7 @@ def lost_side(*, is_written: bool = True) -> Cluster:
     return c
 
 
+@pytest.mark.rows("DU-36")
 @pytest.mark.parametrize("crashes", [0, 1, 3])
 def test_the_data_of_a_lost_side_is_merged_after_crashes(crashes: int) -> None:
     c = lost_side()
@@ -84,6 +85,7 @@ def index_with(*bodies: DiskRecord) -> LogIndex:
     return index
 
 
+@pytest.mark.rows("DU-12")
 def test_a_segment_stays_as_long_as_what_waits_for_a_merge_needs_it() -> None:
     """DU-12: the next incarnation has a replica of the same partition, and no copy of that lets the segment go."""
     kept = ReplicasKept(MemberId("C"), 0, table_of("C", "C"), (0,), (1,))

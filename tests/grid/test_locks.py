@@ -145,6 +145,7 @@ def test_a_holder_that_nobody_has_replaced_can_renew_late() -> None:
     assert renew(c, "one"), "nobody was granted it meanwhile"
 
 
+@pytest.mark.rows("PX-29", "PX-30")
 def test_a_lock_that_nobody_holds_is_forgotten_after_a_day_and_its_tokens_are_not_good_any_more() -> None:
     c = alone()
     first = granted(c, "one")
@@ -168,6 +169,7 @@ def test_a_token_with_which_a_key_is_still_written_is_not_forgotten() -> None:
 # --- the queue --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-27")
 def test_who_came_from_another_owner_keeps_its_place() -> None:
     c = alone()
     granted(c, "one")
@@ -221,6 +223,7 @@ def test_a_fenced_write_is_applied_once() -> None:
     assert c.get("A", KEY) == TEXT + b"later"
 
 
+@pytest.mark.rows("PX-27")
 @pytest.mark.parametrize("permits", [0, 3])
 def test_a_release_whose_answer_was_lost_is_answered_as_at_first(permits: int) -> None:
     """1. A ends the holding, and dies before the caller hears of it. 2. The caller asks B, which has it from A."""
@@ -302,6 +305,7 @@ HOUR = 3_600_000 << COUNTER_BITS
 NOW = 1000 * HOUR
 
 
+@pytest.mark.rows("PX-30")
 @pytest.mark.parametrize(
     ("state", "fence", "verdict"),
     [

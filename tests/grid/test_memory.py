@@ -149,6 +149,7 @@ def fields_of(kind: tuple[Any, ...]) -> tuple[Any, ...]:
     return (make, *fields)
 
 
+@pytest.mark.rows("PX-24")
 @pytest.mark.parametrize("names", ["A", "AB"], ids=["alone", "with a backup"])
 @pytest.mark.parametrize("kind", GROWING)
 def test_a_full_member_refuses_what_grows_it_and_changes_nothing(kind: str, names: str) -> None:
@@ -169,6 +170,7 @@ def test_a_full_member_refuses_what_grows_it_and_changes_nothing(kind: str, name
     assert not isinstance(ask(c, "A", *fields_of(GROWING[kind])), m.ErrorReply), "there is room again"
 
 
+@pytest.mark.rows("PX-24")
 @pytest.mark.parametrize("names", ["A", "AB"], ids=["alone", "with a backup"])
 @pytest.mark.parametrize("kind", SERVED)
 def test_a_full_member_goes_on_with_what_does_not_grow_it(kind: str, names: str) -> None:
@@ -179,6 +181,7 @@ def test_a_full_member_goes_on_with_what_does_not_grow_it(kind: str, names: str)
     assert not isinstance(reply, m.ErrorReply), reply
 
 
+@pytest.mark.rows("PX-24")
 def test_the_puts_of_one_caller_after_the_other_are_refused_too() -> None:
     c = holding()
     for number in range(NUMBER, NUMBER + 5):
@@ -245,6 +248,7 @@ def test_a_part_of_a_bulk_call_that_was_refused_makes_the_whole_unknown_where_an
 # --- between two measurements -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-24")
 def test_a_burst_between_two_measurements_does_not_overrun_the_limit() -> None:
     c = holding()
     measure(c, "A", LIMIT - 10 * MIB)
@@ -415,6 +419,7 @@ def test_staged_rows_reserve_what_they_will_cost_as_entries() -> None:
 # --- members of one partition ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-25")
 def test_a_write_is_refused_as_long_as_a_member_that_holds_a_replica_is_full() -> None:
     c = holding("AB")
     measure(c, "A", 0)
@@ -475,6 +480,7 @@ def test_a_member_that_is_gone_is_full_no_more() -> None:
 # --- copies, and the master -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-25")
 def test_a_full_member_gets_no_replica_that_it_does_not_hold() -> None:
     c = Cluster("ABC")
     c.assign(rows=["AB"])
@@ -490,6 +496,7 @@ def test_a_full_member_gets_no_replica_that_it_does_not_hold() -> None:
     assert sorted(c.replicas("A")) == ["A", "C"]
 
 
+@pytest.mark.rows("PX-25")
 def test_another_member_takes_a_replica_for_which_one_has_no_memory() -> None:
     c = Cluster("ABCD", partition_count=12)
     c.assign()
@@ -503,6 +510,7 @@ def test_another_member_takes_a_replica_for_which_one_has_no_memory() -> None:
     assert {p for p in range(12) if "C" in c.replicas("A", p)} <= held
 
 
+@pytest.mark.rows("PX-25")
 def test_a_member_that_becomes_full_during_a_copy_refuses_the_rest_and_the_migration_is_given_up() -> None:
     c = Cluster("AB", backup_count=0, copy_chunk_bytes=1_000)
     c.assign(rows=["A"])

@@ -108,6 +108,7 @@ def test_more_cannot_be_had_with_statistics(policy: str) -> None:
 # --- what each is for -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-11")
 def test_the_newer_write_wins_on_either_side() -> None:
     older, newer = value(1), value(2, b"w")
     assert merge("latest-update", newer, older) is merge("latest-update", older, newer) is newer
@@ -160,7 +161,7 @@ def test_pass_through_takes_what_was_kept(kept: Version, here: Version) -> None:
 # --- removals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("EL-60")
+@pytest.mark.rows("EL-60", "PX-13")
 @given(policies, values, few_stamps)
 def test_no_policy_brings_back_what_was_removed_here_after_it_was_written(
     policy: str, kept: Version, later: int
@@ -186,6 +187,7 @@ def test_a_removal_ends_nothing_that_was_written_after_it(policy: str, removed: 
 # --- the verdict ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-11")
 @given(policies, versions)
 def test_sides_that_wrote_nothing_change_nothing(policy: str, version: Version) -> None:
     assert decide(policy, version, version, version.stamp, 0) is Verdict.SAME
@@ -198,7 +200,7 @@ def test_what_was_written_here_after_the_other_side_ended_stays(policy: str, kep
     assert decide(policy, kept, here, kept.stamp, 0) is Verdict.LATE
 
 
-@pytest.mark.rows("EL-60")
+@pytest.mark.rows("EL-60", "PX-13")
 @given(policies, values, st.integers(0, 3))
 def test_an_entry_that_may_have_been_removed_too_long_ago_is_not_brought_back(
     policy: str, kept: Version, later: int

@@ -72,6 +72,7 @@ def losing_side_with_data(c: Cluster, winners: str, losers: str) -> list[bytes]:
     return stored
 
 
+@pytest.mark.rows("PX-10")
 @pytest.mark.parametrize("after", [1, 2, 3, 5])
 def test_a_backup_goes_on_when_the_one_that_sends_dies(after: int) -> None:
     """D dies when it has handed in some batches: E has waited for it, and hands in all of them."""
@@ -124,6 +125,7 @@ def test_a_replica_is_left_only_to_one_that_has_all_of_it(
     assert kept[B].answer(asked).done == ((0,) if is_left else ())
 
 
+@pytest.mark.rows("PX-10")
 @pytest.mark.parametrize("dies", ["A", "B", "C"])
 def test_a_new_owner_that_dies_does_not_take_along_what_was_merged(dies: str) -> None:
     """Batches are acknowledged when backups have them; others are handed in again, to the owner by then."""
@@ -146,6 +148,7 @@ def test_a_new_owner_that_dies_does_not_take_along_what_was_merged(dies: str) ->
 # --- removals and clears --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-13")
 def test_what_may_have_been_removed_too_long_ago_is_not_brought_back_but_recorded() -> None:
     """The removals here are forgotten by then: of what the other side still has, nobody knows whether it was removed."""
     c = cluster("ABCDE", tombstone_ms=5_000, backup_count=4)
@@ -191,6 +194,7 @@ POLICY_CASES = {
 """Policy to what each key has in the end. The other side writes last, and what is here is read last and lives longer."""
 
 
+@pytest.mark.rows("PX-11")
 @pytest.mark.parametrize("policy", POLICY_CASES)
 def test_each_policy_decides_key_by_key(policy: str) -> None:
     """{A,B,C} | {D,E}, and the losing side has its writes a little later."""
@@ -223,6 +227,7 @@ def test_each_policy_decides_key_by_key(policy: str) -> None:
     assert replicas_agree(c, "ABCDE")
 
 
+@pytest.mark.rows("PX-12")
 def test_conflicts_are_recorded_with_both_stamps_and_the_winner() -> None:
     c = cluster("ABCDE", backup_count=3)
     for key in keys(30):

@@ -118,6 +118,7 @@ def begun(start: int) -> SegmentStart:
     return SegmentStart(1, "s", start, 1, 1, None, "test", A, "boot", "", 9, KnownCluster())
 
 
+@pytest.mark.rows("DU-61")
 @pytest.mark.parametrize("cut", [0, 2])
 def test_a_repaired_folder_votes_for_nobody_who_has_had_a_vote_and_a_cut_one_holds_nothing(cut: int) -> None:
     """DU-60, DU-61: what it held when its disk failed is there; who knows of its vote in stable views sees that it is another one now."""
@@ -239,6 +240,7 @@ def test_a_replica_that_was_not_divided_yet_is_divided_at_the_start() -> None:
     assert restored(replay_of(*written, ReplicasDivided(0, OF, 2 * OF), divided))[1] == []
 
 
+@pytest.mark.rows("DU-28")
 @pytest.mark.parametrize("off_ms", [0, LONG_OFF_MS, LONG_OFF_MS + 1])
 def test_who_was_off_for_more_than_a_day_says_so(off_ms: Millis) -> None:
     """DU-28: its machine's clock can have jumped, and times to live ran by it."""

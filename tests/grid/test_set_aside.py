@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.common.ids import address_of
 from phalanx.wire import messages as m
 from phalanx.wire.merge_events import MergeEnded
@@ -27,6 +29,7 @@ def merges(c: Cluster) -> list[MergeEnded]:
     return [event for _, event in c.events if isinstance(event, MergeEnded)]
 
 
+@pytest.mark.rows("DU-35")
 def test_what_is_a_prefix_is_dropped_and_nothing_removed_comes_back() -> None:
     c = pair()
     c.crash("B")
@@ -43,6 +46,7 @@ def test_what_is_a_prefix_is_dropped_and_nothing_removed_comes_back() -> None:
     assert [(each.sent, each.left_to_others) for each in merges(c)] == [(0, 1)]
 
 
+@pytest.mark.rows("DU-35")
 def test_what_nobody_else_has_is_merged() -> None:
     c = pair()
     c.cut("B", "AC")
@@ -63,6 +67,7 @@ def test_what_nobody_else_has_is_merged() -> None:
     assert [(each.taken, each.left_to_others) for each in merges(c)] == [(1, 0)]
 
 
+@pytest.mark.rows("DU-36")
 def test_what_is_set_aside_is_still_there_after_another_crash() -> None:
     c = pair()
     c.cut("B", "AC")

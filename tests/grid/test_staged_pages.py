@@ -61,6 +61,7 @@ def forgotten(**settings: Any) -> tuple[Cluster, jobs.Job]:
 BEFORE = dict.fromkeys(KEYS[5:10], OLD)
 
 
+@pytest.mark.rows("PX-07")
 @pytest.mark.parametrize("step", [StagedStep.CHECK, StagedStep.APPLY])
 def test_a_job_whose_first_rows_were_dropped_is_not_applied_without_them(step: StagedStep) -> None:
     c, job = forgotten()

@@ -68,6 +68,7 @@ def count(c: Cluster, request: int) -> Any:
 # --- applying ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-07")
 def test_staged_rows_are_seen_by_nobody_until_they_are_applied_and_then_all_at_once_at_all_replicas() -> None:
     c, job = two()
     c.put("A", KEYS[0], OLD)
@@ -137,6 +138,7 @@ def test_an_attempt_that_writes_on_after_its_job_is_told_that_the_job_is_over() 
     assert hidden_at(c, "A") == {}
 
 
+@pytest.mark.rows("PX-07")
 def test_applied_by_an_owner_that_dies_unheard_it_is_not_applied_again_by_the_next_one() -> None:
     c, job = two()
     job.stage("A", "t1", KEYS[:2])
@@ -352,6 +354,7 @@ def test_what_is_prepared_is_seen_by_nobody_and_takes_the_place_of_all_when_it_i
     assert c.kept("B") == c.kept("C")
 
 
+@pytest.mark.rows("PX-07")
 def test_no_owner_replaces_anything_before_every_member_knows_of_the_decision() -> None:
     """1. A decides, B hears of it and C does not. 2. A and B die: nobody is left who knows. 3. The old content stands,
     in every partition, for no owner has acted upon what B knew.

@@ -71,6 +71,7 @@ def is_refused(reply: Any, code: ErrorCode, text: str = "") -> bool:
     return isinstance(reply, m.ErrorReply) and reply.code is code and text in reply.text
 
 
+@pytest.mark.rows("PX-15")
 def test_every_entry_that_fulfils_the_condition_is_changed_once_and_backups_have_what_came_out() -> None:
     c = backed()
     put(c, {number: {"price": number} for number in range(1_000)})
@@ -209,6 +210,7 @@ def test_a_slice_of_many_conditions_examines_fewer_bytes() -> None:
     assert (few, many) == (2, 7)
 
 
+@pytest.mark.rows("PX-15")
 def test_entries_that_come_and_go_meanwhile_move_no_slice() -> None:
     c = backed()
     put(c, dict.fromkeys(range(1000), 0))
@@ -323,6 +325,7 @@ def test_a_bounded_map_keeps_to_its_bound() -> None:
     assert c.entries("A") == c.entries("B")
 
 
+@pytest.mark.rows("PX-15")
 def test_a_slice_that_is_lost_with_its_owner_is_done_once_by_the_next() -> None:
     """1. A changes a slice, and B has it. 2. A dies before it has answered. 3. B is asked again: it tells what A did."""
     c = Cluster("ABC", partition_count=1, backup_count=1)
@@ -342,6 +345,7 @@ def test_a_slice_that_is_lost_with_its_owner_is_done_once_by_the_next() -> None:
     assert set(stored(c, "B").values()) == {1}
 
 
+@pytest.mark.rows("PX-15")
 def test_a_slice_of_partitions_that_were_divided_is_refused_and_changes_nothing() -> None:
     c = backed("A")
     put(c, {"a": 0})

@@ -198,6 +198,7 @@ def left(c: Cluster) -> int:
     return c.reply(c.ask("A", m.GetTimeToLive, MAP, KEY), m.CountReply).count
 
 
+@pytest.mark.rows("PX-14")
 def test_each_increment_counts_and_backups_have_what_came_out() -> None:
     c = Cluster("AB", partition_count=1, backup_count=1)
     c.assign(rows=["AB"])
@@ -238,6 +239,7 @@ def test_the_time_to_live_stays_unless_another_is_given() -> None:
     assert left(c) == 0, "what has expired has no time to live that could stay"
 
 
+@pytest.mark.rows("PX-14")
 def test_a_refused_update_changes_nothing_and_is_told() -> None:
     c = alone()
     ask(c, "get_and_put", "text", ttl_ms=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.grid.replication.write_log import WRITE_BYTES, KeptRoom, WriteLog
 from phalanx.wire.messages import ReplicatePut
 
@@ -26,6 +28,7 @@ def test_what_all_have_is_forgotten() -> None:
     assert (log.begins, [each.seq for each in log.after(0)]) == (5, [6])
 
 
+@pytest.mark.rows("DU-62")
 def test_what_one_lacks_that_is_away_is_kept() -> None:
     log = log_of(4, 5, 6)
     log.keep(4, row=2)
@@ -67,6 +70,7 @@ def test_when_the_memory_of_the_member_is_full_nothing_more_is_kept() -> None:
     assert (log.is_kept, room.left) == (False, ROOM)
 
 
+@pytest.mark.rows("DU-62")
 def test_all_partitions_share_the_room_and_give_it_back() -> None:
     room = KeptRoom(ROOM)
     one, two = log_of(1, room=room), log_of(1, room=room)

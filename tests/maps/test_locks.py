@@ -87,6 +87,7 @@ def hold(client: Client, lease: float = 10) -> Holding:
     return holding
 
 
+@pytest.mark.rows("PX-28")
 def test_a_lease_is_counted_from_when_it_was_asked_for_and_what_the_owner_let_it_wait(client: Client) -> None:
     holding, (request,) = play(client, acquire(client, terms()), granted(7, after_s=3, waited_ms=2_000))
     assert (holding.token, request.holder, request.wait_ms, request.waited_ms) == (7, "me/1", 1_000, 0)
@@ -130,6 +131,7 @@ def test_errors_say_that_it_is_not_held(client: Client) -> None:
         play(client, acquire(client, terms()), refused(ErrorCode.NOT_ENOUGH_MEMBERS))
 
 
+@pytest.mark.rows("PX-28")
 def test_a_renewal_counts_from_when_it_was_asked_for(client: Client) -> None:
     holding = hold(client)
     client.now_s += 4

@@ -24,6 +24,7 @@ def formed(c: Cluster) -> list[str]:
     return rules[1:]
 
 
+@pytest.mark.rows("PX-54")
 @pytest.mark.parametrize("order", [*permutations("ABC")])
 def test_they_form_one_cluster_within_a_second_of_the_last_start(order: tuple[str, ...]) -> None:
     """PX-54."""
@@ -37,6 +38,7 @@ def test_they_form_one_cluster_within_a_second_of_the_last_start(order: tuple[st
     assert [rule[:5] for rule in formed(c)] == ["PX-54"]
 
 
+@pytest.mark.rows("PX-54")
 def test_nobody_forms_one_before_the_end_of_a_round_while_one_of_them_is_not_there() -> None:
     """It can be in a cluster that these do not reach."""
     c = switched_off("ABC")
@@ -48,6 +50,7 @@ def test_nobody_forms_one_before_the_end_of_a_round_while_one_of_them_is_not_the
     assert {"".join(sorted(view)) for view in c.views_of("AB")} == {"AB"}
 
 
+@pytest.mark.rows("PX-54")
 def test_nobody_forms_one_at_once_while_another_knows_more_members() -> None:
     """What B knows and A does not can be a cluster."""
     c = switched_off("ABC")

@@ -154,6 +154,7 @@ def test_the_final_list_keeps_the_order_of_age_with_the_claimer_first() -> None:
     assert [to for to, _ in b.sent_of(m.MembersUpdate)] == list("CDEF")
 
 
+@pytest.mark.rows("PX-32")
 def test_the_claimers_order_of_age_decides_where_the_newest_list_comes_from_another_history() -> None:
     """PX-32: the claimer takes no list of another order either, also where it makes it itself."""
     b = Lone("B", "ABCD", 4)

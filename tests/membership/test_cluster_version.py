@@ -46,6 +46,7 @@ def test_a_cluster_of_this_build_alone_begins_with_its_version_and_one_that_may_
         assert (view.cluster_version, view.all_releases()) == (version, {lone_id("A"): this_release()})
 
 
+@pytest.mark.rows("PX-43", "PX-44")
 def test_the_master_raises_it_when_the_last_member_of_an_older_release_has_gone() -> None:
     """PX-43, PX-44."""
     a = Master("ABC", old="C")
@@ -67,6 +68,7 @@ def test_the_master_raises_it_when_the_last_member_of_an_older_release_has_gone(
     assert a.present.version == version + 1
 
 
+@pytest.mark.rows("PX-44")
 def test_it_waits_for_a_member_of_an_older_release_that_was_killed_and_may_come_back() -> None:
     """PX-44: its supervisor starts it again with the release that it had."""
     a = Master("ABC", old="C", former_members_ms=600_000)
@@ -182,6 +184,7 @@ def test_it_is_raised_when_the_killed_member_is_back_with_the_newer_release() ->
     assert a.present.release_indices == (1, 1, 1)
 
 
+@pytest.mark.rows("PX-44")
 def test_who_left_in_good_order_is_not_waited_for() -> None:
     """PX-44."""
     a = Master("ABC", old="C")
@@ -193,6 +196,7 @@ def test_who_left_in_good_order_is_not_waited_for() -> None:
     assert a.present.cluster_version == NEW
 
 
+@pytest.mark.rows("PX-44")
 def test_it_waits_while_another_side_was_told_that_this_one_stays_as_it_is() -> None:
     """PX-44: the side on its way here may not speak it."""
     a = Master("AB")
@@ -208,6 +212,7 @@ def test_it_waits_while_another_side_was_told_that_this_one_stays_as_it_is() -> 
 # --- joining ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-45")
 @pytest.mark.parametrize(
     ("present", "newest", "oldest", "reason"),
     [
@@ -268,6 +273,7 @@ def claim(view: MembersView, answer: MembersView) -> MembersView:
     return b.membership.state.joined()
 
 
+@pytest.mark.rows("PX-43", "PX-46")
 def test_a_new_master_goes_on_with_a_version_that_only_some_have_heard_of() -> None:
     """PX-46: A raised it, and died when only one of B and C had the list."""
     raised, before = view_of("ABC", 6, "ABC", NEW), view_of("ABC", 5, "ABC")
@@ -277,6 +283,7 @@ def test_a_new_master_goes_on_with_a_version_that_only_some_have_heard_of() -> N
     assert claim(raised, before).all_releases() == {lone_id(name): this_release() for name in "BC"}
 
 
+@pytest.mark.rows("PX-46")
 def test_a_claim_never_makes_a_version_that_a_member_does_not_speak() -> None:
     """PX-46, PX-42."""
     view = claim(view_of("ABC", 6, "AB"), msgspec.structs.replace(view_of("ABC", 5, "A"), cluster_version=NEW))
@@ -291,6 +298,7 @@ def probe(view: MembersView, mine: MembersView, newest: int = OLD, question: int
     return m.MergeProbe("phalanx", OLD, 1, view, False, mine.version, mine.maker, question, answers, newest)
 
 
+@pytest.mark.rows("PX-46")
 def test_a_smaller_side_that_does_not_speak_the_version_gets_no_answer() -> None:
     """PX-46."""
     a = Master("AB", view_of("AB", 6, "AB", NEW, maker="Z"))
@@ -343,6 +351,7 @@ def test_a_smaller_side_of_the_newer_version_joins_a_greater_one_of_the_older() 
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-47")
 def test_an_operator_raises_it_and_until_then_members_may_go_back() -> None:
     """PX-47."""
     a = Master("AB", old="B", raise_cluster_version=False)
@@ -362,6 +371,7 @@ def test_an_operator_raises_it_and_until_then_members_may_go_back() -> None:
     assert a.present.version == version
 
 
+@pytest.mark.rows("PX-47")
 def test_an_operator_raises_it_although_somebody_may_come_back() -> None:
     """PX-47."""
     a = Master("ABC", old="C")
@@ -371,6 +381,7 @@ def test_an_operator_raises_it_although_somebody_may_come_back() -> None:
     assert a.present.cluster_version == NEW
 
 
+@pytest.mark.rows("PX-47")
 def test_an_operator_holds_it_back_and_lets_it_go() -> None:
     """PX-47."""
     a = Master("AB")
@@ -408,6 +419,7 @@ def test_another_member_names_the_master(request_: Any) -> None:
     assert ask(b, request_).text == f"only the master changes the cluster version: ask {lone_id('A')}"
 
 
+@pytest.mark.rows("PX-43")
 def test_views_keep_what_they_say_of_members_that_stay() -> None:
     """PX-42."""
     view = view_of("ABC", 6, "AC", OLD)

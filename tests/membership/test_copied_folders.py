@@ -28,6 +28,7 @@ def view_with(name: str, start: int) -> MembersView:
     return MembersView(3, lone_id("M"), members, stores=((lone_id(name), StoreStart(STORE, start)),))
 
 
+@pytest.mark.rows("DU-22")
 def test_a_copy_with_no_later_start_is_refused_at_once() -> None:
     copied = CopiedFolders(PATIENCE)
     for start in (3, 4):
@@ -64,6 +65,7 @@ def test_another_process_has_time_of_its_own() -> None:
     assert not refusal.is_final
 
 
+@pytest.mark.rows("DU-22")
 def test_of_two_that_wait_for_the_next_view_one_is_refused() -> None:
     copied, first = CopiedFolders(PATIENCE), asking("D", 5)
     alone = MembersView(1, lone_id("M"), (lone_id("M"),))
@@ -78,7 +80,7 @@ def test_who_starts_again_at_its_address_is_no_copy() -> None:
     assert copied.refuse(JoinRequest(1, lone_id("D"), "test", 9, 1), view_with("B", 4), {}, 0) is None
 
 
-@pytest.mark.rows("D-17")
+@pytest.mark.rows("D-17", "DU-22")
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_the_copy_ends_and_the_other_one_stays(comes_back: bool) -> None:
     """Whoever comes back, with a folder or from another side, does not give up for other refusals."""

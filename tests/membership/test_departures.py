@@ -249,6 +249,7 @@ def test_a_joiner_is_told_by_the_master_and_a_mere_seed_is_not_waited_for() -> N
     assert list(c.membership.gone.departures.awaited(NEW, 0)) == [address("X")]
 
 
+@pytest.mark.rows("PX-44")
 def test_a_new_master_raises_it_only_after_all_members_have_told_whom_they_saw_go() -> None:
     """1. X goes; only B notes it. 2. A, which joined later, becomes the master."""
     a = Master("AB", view_of("AB", 6, "AB", maker="Z"))

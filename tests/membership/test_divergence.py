@@ -48,6 +48,7 @@ def test_an_update_from_a_member_that_is_not_the_master_is_refused_and_its_sende
     assert c.pending("B", "C") == [m.ExplicitSuspicion(9, c.id("C"), c.nodes["B"].membership.view)]
 
 
+@pytest.mark.rows("PX-32")
 @pytest.mark.parametrize(
     ("newer", "told"), [("BEDC", True), ("BDEC", True), ("BCDE", False), ("BCD", False), ("BCDEF", False)]
 )
@@ -63,6 +64,7 @@ def test_a_list_of_another_order_of_age_is_refused_and_its_maker_told(newer: str
     assert [event.rule for event in d.events_of(ViewsDiverged)] == ["PX-32"] * told
 
 
+@pytest.mark.rows("PX-32")
 def test_a_member_that_has_agreed_with_a_claim_takes_no_list_of_another_order_of_age_either() -> None:
     """PX-32: the claimer is its master by now; it removes who tells it so."""
     d = Lone("D", "ABCDE", 4)

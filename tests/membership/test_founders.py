@@ -113,6 +113,7 @@ def restored_beside_living() -> Cluster:
     return c
 
 
+@pytest.mark.rows("DU-23")
 def test_a_restored_cluster_and_the_living_one_never_merge_whoever_finds_the_other() -> None:
     """DU-23: 1. A backup of [A,B] is restored as [S,T]. 2. Each looks at an address of the other."""
     c = restored_beside_living()
@@ -125,6 +126,7 @@ def test_a_restored_cluster_and_the_living_one_never_merge_whoever_finds_the_oth
     assert set(founders(c, "A")).isdisjoint(founders(c, "S"))
 
 
+@pytest.mark.rows("DU-23")
 @pytest.mark.parametrize("has_data", [True, False])
 def test_a_member_of_the_living_cluster_does_not_join_a_restored_one(*, has_data: bool) -> None:
     """DU-23: 1. B of [A,B] is cut off and comes back. 2. It finds nobody but [S,T].

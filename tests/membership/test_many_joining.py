@@ -120,6 +120,7 @@ def test_the_same_identity_at_another_address_is_refused() -> None:
 # --- the members that a cluster waits for -----------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-03")
 def test_a_cluster_begins_to_work_when_it_has_the_members_that_it_waits_for() -> None:
     c = Cluster("AB", initial_members=3)
     waiting = c.put("A", c.key(0), b"\0\0\0\0v")
@@ -139,6 +140,7 @@ def test_a_cluster_begins_to_work_when_it_has_the_members_that_it_waits_for() ->
     assert c.is_done(write) or c.is_done(again)
 
 
+@pytest.mark.rows("PX-03")
 def test_a_cluster_that_works_goes_on_with_fewer_and_tells_later_joiners() -> None:
     c = Cluster("ABC", initial_members=3)
     c.advance(2_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import QuorumHandover
@@ -24,6 +26,7 @@ def has_joined(c: Cluster, name: str) -> bool:
     return name in c.nodes and c.nodes[name].membership.view is not None
 
 
+@pytest.mark.rows("DU-57")
 def test_it_is_refused_and_told_what_to_do() -> None:
     c = members_with("AB")
     c.start("C")
@@ -32,6 +35,7 @@ def test_it_is_refused_and_told_what_to_do() -> None:
     assert c.finished["C"].reason.endswith("set data_dir, or make it a lite member")
 
 
+@pytest.mark.rows("DU-57")
 def test_a_cluster_gets_folders_one_member_after_another() -> None:
     c = Cluster("ABC")
     for name in "CB":
@@ -51,6 +55,7 @@ def test_a_lite_member_needs_none() -> None:
     assert has_joined(c, "C")
 
 
+@pytest.mark.rows("DU-57")
 def test_who_was_a_member_before_comes_back_as_it_was() -> None:
     c = members_with("AB")
     past = FormerIncarnation(ask_first=(c.nodes["A"].this,))

@@ -13,6 +13,7 @@ def mutual(names: str) -> dict[str, str]:
     return {name: names.replace(name, "") for name in names}
 
 
+@pytest.mark.rows("PX-53")
 @pytest.mark.parametrize("order", [*permutations("ABC"), tuple("BADC")])
 def test_they_form_one_cluster_in_whatever_order_they_start(order: tuple[str, ...]) -> None:
     c = Cluster()
@@ -35,6 +36,7 @@ def test_ten_form_one_cluster() -> None:
     assert {"".join(sorted(view)) for view in c.views_of(names)} == {names}
 
 
+@pytest.mark.rows("PX-53")
 def test_nobody_forms_one_while_one_of_them_is_not_there() -> None:
     c, seeds = Cluster(), mutual("ABC")
     for name in "AB":
@@ -75,6 +77,7 @@ def test_one_that_names_itself_first_has_precedence() -> None:
     assert views.pop().startswith("B")
 
 
+@pytest.mark.rows("PX-53")
 def test_those_that_name_other_members_are_told_so() -> None:
     c = Cluster()
     for name, seeds in {"A": "BC", "B": "AC", "C": "ABD"}.items():

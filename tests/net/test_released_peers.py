@@ -31,6 +31,7 @@ def greet(one: Any, other: Any, decode_one: Any, decode_other: Any) -> str | Non
         said = answer
 
 
+@pytest.mark.rows("PX-42")
 @pytest.mark.parametrize("has_secret", [False, True])
 @pytest.mark.parametrize("ours", ["connects", "accepts", "both"])
 def test_both_releases_greet_each_other(ours: str, has_secret: bool) -> None:
@@ -55,6 +56,7 @@ def test_both_releases_greet_each_other(ours: str, has_secret: bool) -> None:
         assert new_one.protocol == (PROTOCOL_VERSION if ours == "both" else released.PROTOCOL)
 
 
+@pytest.mark.rows("PX-42")
 def test_a_peer_with_no_version_in_common_is_told_so_on_both_sides() -> None:
     later = Hello(PROTOCOL_VERSION + 1, "phalanx", "client/1", "A:5701", newest=PROTOCOL_VERSION + 2)
     refused = judge_protocol(later)
@@ -67,6 +69,7 @@ def test_a_peer_with_no_version_in_common_is_told_so_on_both_sides() -> None:
     assert one.answer(refused) == text
 
 
+@pytest.mark.rows("PX-42")
 @pytest.mark.parametrize("protocol", [0, OLDEST_PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
 def test_a_version_that_was_not_offered_is_not_spoken(protocol: int) -> None:
     one = Connecting(Address("A:5701"), "phalanx", "client/1", None)

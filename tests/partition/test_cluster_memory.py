@@ -15,6 +15,7 @@ def report(used: int, limit: int = 100, base: int = 10) -> m.MemoryReport:
     return m.MemoryReport(used, limit, max(used - base, 0), used >= limit)
 
 
+@pytest.mark.rows("PX-26")
 @pytest.mark.parametrize(
     ("used", "replicas", "lost", "needed", "room"),
     [
@@ -51,6 +52,7 @@ def test_nothing_is_concluded_where_a_member_has_not_told_or_has_no_limit() -> N
     assert worst_loss(reports, [lone_id("A")], 2) is None
 
 
+@pytest.mark.rows("PX-26")
 def test_the_master_tells_when_the_loss_of_a_member_would_not_fit_and_when_it_does_again() -> None:
     c = Cluster("ABC", partition_count=3)
     c.assign()

@@ -80,6 +80,7 @@ def test_a_loss_is_known_by_what_told_it_first_and_told_once() -> None:
     assert book.version == 1
 
 
+@pytest.mark.rows("PX-05")
 def test_what_is_acknowledged_does_not_come_back() -> None:
     book = LossBook().with_losses([loss(5), loss(9)])
     after = book.acknowledged([loss(5).id])
@@ -159,6 +160,7 @@ def lossy(names: str = "ABC", **settings: Any) -> Cluster:
     return c
 
 
+@pytest.mark.rows("PX-05")
 def test_every_member_tells_what_was_lost_when_and_by_whose_going() -> None:
     c = lossy()
     held = [p for p in range(6) if c.replicas("A", p) == "C"]
@@ -188,6 +190,7 @@ def test_those_that_went_one_after_the_other_are_all_named() -> None:
     assert [each.member for each in found.gone] == [c.id("B"), c.id("C")]
 
 
+@pytest.mark.rows("PX-05")
 def test_it_is_told_by_the_next_master_and_by_who_joins_later_until_it_is_acknowledged() -> None:
     c = lossy("ABCD")
     c.crash("D")
@@ -216,6 +219,7 @@ def test_it_is_told_by_the_next_master_and_by_who_joins_later_until_it_is_acknow
     assert (said.ids, said.operator, said.partitions) == ((one.id,), "kim@desk", one.count)
 
 
+@pytest.mark.rows("PX-05")
 def test_an_acknowledgement_is_answered_when_every_member_knows_of_it() -> None:
     """Else it could be gone with the master."""
     c = lossy()

@@ -64,6 +64,7 @@ def belonging(count: int) -> dict[int, set[bytes]]:
     return {p: {key for key in KEYS if partition_of(key, count) == p} for p in range(count)}
 
 
+@pytest.mark.rows("PX-08")
 def test_children_hold_together_what_their_partition_held() -> None:
     assert list(children_of(2, 12, 4)) == [2, 6, 10]
     for number in range(1_000):
@@ -94,6 +95,7 @@ def test_equal_replicas_have_equal_children() -> None:
         assert len(child.maps[MAP].take_expired(1_100, 100)) == len(child.maps[MAP].expires_at)
 
 
+@pytest.mark.rows("PX-08")
 def test_nothing_is_sent_and_everything_is_where_it_belongs() -> None:
     c = cluster()
     before = c.table("A").version

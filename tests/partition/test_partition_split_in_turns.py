@@ -151,6 +151,7 @@ def test_a_write_waits_until_owner_and_backup_have_divided_and_nothing_is_copied
     assert copies == []
 
 
+@pytest.mark.rows("PX-08")
 def test_what_is_being_divided_takes_no_write_of_the_old_rule() -> None:
     """B has begun: what comes now would reach some children and not others."""
     c = cluster()

@@ -100,6 +100,7 @@ async def test_values_that_are_longer_than_any_buffer_arrive() -> None:
         connection.socket.close()
 
 
+@pytest.mark.rows("PX-51")
 @in_loop
 async def test_nobody_but_members_of_the_list_is_connected_to() -> None:
     async with two() as (first, other):
@@ -122,6 +123,7 @@ async def test_who_has_not_the_secret_is_passed_on_to_nobody() -> None:
         assert first.overload.passed_on.total == 0
 
 
+@pytest.mark.rows("PX-51")
 @in_loop
 async def test_a_member_that_leaves_the_list_is_reached_by_nothing_that_waits_here() -> None:
     async with two() as (first, other):

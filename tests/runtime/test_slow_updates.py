@@ -34,6 +34,7 @@ class Measured:
         raise ValueError("no")
 
 
+@pytest.mark.rows("PX-16")
 def test_a_call_that_takes_longer_is_recorded_and_others_are_not() -> None:
     measured = Measured()
     assert [measured.functions["doze"](0.02), measured.recorded] == ["done", []]
@@ -48,6 +49,7 @@ def test_one_that_raises_has_held_up_the_member_too() -> None:
     assert [each.function for each in measured.recorded] == ["fail"]
 
 
+@pytest.mark.rows("PX-16")
 def test_each_function_is_told_now_and_then_and_the_calls_in_between_are_counted() -> None:
     measured = Measured()
     for _ in range(3):

@@ -33,6 +33,7 @@ def test_replicas_that_are_the_same_do_not_differ() -> None:
     assert compare_replicas(replica(), replica(), NOW) == ""
 
 
+@pytest.mark.rows("DU-07")
 @pytest.mark.parametrize(
     ("differ", "told"),
     [

@@ -11,6 +11,7 @@ SEEDS = {Profile.RESTART: 1_400, Profile.OUTAGE: 1_400, Profile.POWER_CUTS: 0}
 """Profiles, to the first seed of their blocks."""
 
 
+@pytest.mark.rows("DU-07")
 @pytest.mark.parametrize("profile", SEEDS)
 @pytest.mark.parametrize("block", blocks(10, in_brief=(0,)))
 def test_processes_come_back_with_their_folders_and_nothing_is_lost(profile: Profile, block: int) -> None:

@@ -1,8 +1,9 @@
 """Which rules of the protocol the tests hold.
 
-The rules of the published designs are *rows*, and so are the failures of others with data on disk (`D-1`): each must be held by a test.
-A test cites the rows it holds: `@pytest.mark.rows("CS-21", "CS-22")`. It may cite rules of Phalanx itself (`PX-09`), too. docs/protocol
-states all rules; the mark of another id is an error at collection. A test that is skipped or expected to fail holds nothing.
+The rules of the published designs are *rows*, and so are the failures of others with data on disk (`D-1`), and the rules of Phalanx itself
+(`PX-09`, `DU-01`): each must be held by a test. A test cites the rows it holds: `@pytest.mark.rows("CS-21", "CS-22")`. It may cite the
+others (`A.6-4`, `C-1`), too. docs/protocol states all rules; the mark of another id is an error at collection. A test that is
+skipped or expected to fail holds nothing.
 
     ./run rows           counts per prefix, and the rows that no test holds
     ./run rows --cited   each row with the tests that hold it
@@ -22,7 +23,7 @@ import pytest
 
 from .protocol_pages import PAGES, read_rules
 
-PREFIXES = ("CS", "PD", "PN", "EL", "DL", "D")
+PREFIXES = ("CS", "PD", "PN", "EL", "DL", "D", "PX", "DU")
 """Prefixes of the rows, in the order in which they are listed."""
 NOT_HOLDING = ("skip", "skipif", "xfail")
 

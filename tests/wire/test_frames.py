@@ -36,6 +36,7 @@ def test_a_field_that_is_added_in_the_middle_or_changed_is_noticed() -> None:
     assert not continues([1, ["2"]], [1, [2]])
 
 
+@pytest.mark.rows("PX-42")
 def test_the_present_protocol_is_as_it_was_recorded() -> None:
     now, then = frames(), {name: frame.hex() for name, frame in recorded(PROTOCOL_VERSION).items()}
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
@@ -55,6 +56,7 @@ def test_every_message_of_a_spoken_protocol_is_read_and_written(protocol: int) -
         assert continues(again, msgspec.msgpack.decode(frame)), name
 
 
+@pytest.mark.rows("PX-42")
 def test_the_last_release_reads_what_this_build_writes() -> None:
     """What this build adds stands behind the fields that the last release knows, and it reads them as they were."""
     old, then = released.release(), recorded(released.PROTOCOL)

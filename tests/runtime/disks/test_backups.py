@@ -107,7 +107,7 @@ def test_a_restored_cluster_survives_the_next_restart(
     assert set(founders_of(living, 1)).isdisjoint(founders)
 
 
-@pytest.mark.rows("D-20")
+@pytest.mark.rows("D-20", "DU-23")
 def test_no_member_starts_with_a_backup(living: StoredCluster, tmp_path: Path) -> None:
     living.start()
     back_up(living.folder(), tmp_path / "backup")

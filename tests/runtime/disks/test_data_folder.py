@@ -92,6 +92,7 @@ def test_each_start_of_a_store_has_a_greater_number(tmp_path: Path) -> None:
     other.close()
 
 
+@pytest.mark.rows("DU-22")
 def test_the_number_of_a_start_is_on_the_disk_before_it_begins(tmp_path: Path) -> None:
     """It is written beside, synced, renamed, and the folder is synced: in this order, and before the folder is given to anybody."""
     files = FaultyFiles()
@@ -272,6 +273,7 @@ def start_holder(path: Path) -> subprocess.Popen[str]:
     return holder
 
 
+@pytest.mark.rows("DU-21")
 def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
     holder = start_holder(data)
@@ -307,6 +309,7 @@ def test_the_next_process_knows_who_had_the_folder(tmp_path: Path) -> None:
     assert open_folder(tmp_path / "new").former_user is None
 
 
+@pytest.mark.rows("DU-21")
 def test_one_process_cannot_open_a_folder_twice(tmp_path: Path) -> None:
     folder = open_folder(tmp_path / "data")
     assert f"used by pid {os.getpid()} " in refusal(tmp_path / "data")
@@ -325,6 +328,7 @@ def test_a_copied_folder_has_the_same_identity_and_its_own_lock(tmp_path: Path) 
     folder.close()
 
 
+@pytest.mark.rows("DU-21")
 def test_a_lock_file_that_is_replaced_in_between_is_not_the_lock(tmp_path: Path) -> None:
     data = tmp_path / "data"
     open_folder(data).close()

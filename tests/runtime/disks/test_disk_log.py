@@ -107,7 +107,7 @@ async def test_those_who_wait_during_a_sync_share_the_next_one(used: LogUnderTes
     assert used.files.count("sync_data") == 2
 
 
-@pytest.mark.rows("D-18")
+@pytest.mark.rows("D-18", "DU-43")
 @on_log
 async def test_the_loop_goes_on_while_a_sync_lasts(used: LogUnderTest) -> None:
     hung = used.files.hang_next("sync_data")
@@ -177,7 +177,7 @@ async def test_what_is_left_counts_the_page_that_a_sync_closes(used: LogUnderTes
     assert used.log.append(b"y", 2) == 4096
 
 
-@pytest.mark.rows("D-19")
+@pytest.mark.rows("D-19", "DU-13")
 def test_a_new_start_never_appends_to_what_is_there(tmp_path: Path) -> None:
     async def history() -> None:
         async with open_log(tmp_path / "data") as used:
@@ -281,6 +281,7 @@ async def check_that_nothing_is_touched(used: LogUnderTest) -> None:
     assert used.states[-1][0] is DiskState.FAILED
 
 
+@pytest.mark.rows("DU-40")
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EFBIG])
 def test_after_a_failed_write_the_log_is_over(tmp_path: Path, number: int) -> None:
     async def history() -> None:
@@ -337,7 +338,7 @@ def test_after_an_interrupted_write_the_log_is_over(tmp_path: Path) -> None:
     play(history)
 
 
-@pytest.mark.rows("D-12")
+@pytest.mark.rows("D-12", "DU-40")
 @on_log
 async def test_after_a_failed_sync_the_log_is_over(used: LogUnderTest) -> None:
     await used.wait_prepared()
@@ -401,6 +402,7 @@ def test_a_thread_that_ends_by_a_defect_ends_the_log(tmp_path: Path) -> None:
 # --- calls that hang -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("DU-44")
 def test_a_sync_that_hangs_has_failed_and_its_thread_is_left(tmp_path: Path) -> None:
     async def history() -> None:
         files = FaultyFiles()
@@ -496,7 +498,7 @@ def test_a_disk_is_slow_while_too_much_waits(tmp_path: Path) -> None:
 # --- room ------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("D-13")
+@pytest.mark.rows("D-13", "DU-42")
 def test_full_is_told_while_there_is_a_spare_segment(tmp_path: Path) -> None:
     async def history() -> None:
         files = FaultyFiles()

@@ -64,6 +64,7 @@ class DurableMember:
         return client
 
 
+@pytest.mark.rows("DU-01")
 def test_each_answer_waits_for_the_sync_of_what_was_done_before_it() -> None:
     log, held = ReplicaLog(store=StoreStart("A", 1)), HeldAnswers()
     assert not held.is_in_use

@@ -108,7 +108,7 @@ def test_what_the_member_holds_is_counted_when_a_segment_began_or_a_copy_ended(
     asyncio.run(history())
 
 
-@pytest.mark.rows("D-13")
+@pytest.mark.rows("D-13", "DU-42")
 def test_a_full_disk_makes_its_log_shorter_as_soon_as_copies_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ WRITES: dict[str, Callable[[Any], Awaitable[Any]]] = {
 }
 
 
+@pytest.mark.rows("DU-02")
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_is_written_before_the_program_is_told(tmp_path: Path, write: str) -> None:
     async def run() -> None:
@@ -34,6 +35,7 @@ def test_a_write_is_written_before_the_program_is_told(tmp_path: Path, write: st
     asyncio.run(run())
 
 
+@pytest.mark.rows("DU-01")
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_of_an_always_map_is_synced_before_the_program_is_told(tmp_path: Path, write: str) -> None:
     async def run() -> None:

@@ -45,6 +45,7 @@ def lone(cluster: Cluster) -> StoredCluster:
     return stored
 
 
+@pytest.mark.rows("DU-61")
 def test_what_is_before_the_damage_is_used_when_an_operator_says_so(cluster: Cluster, lone: StoredCluster) -> None:
     folder = lone.folder()
     assert "of the log is damaged at byte" in lone.wait_refused(lone.begin())

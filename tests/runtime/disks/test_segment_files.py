@@ -83,6 +83,7 @@ def test_nothing_is_left_of_a_segment_that_cannot_be_prepared(
     prepare_segment(files, folder, 1, HEAD, SIZE).retire()
 
 
+@pytest.mark.rows("DU-11")
 def test_a_number_is_never_used_twice(files: FaultyFiles, folder: int, tmp_path: Path) -> None:
     (tmp_path / segment_name(1)).write_bytes(b"data")
     with pytest.raises(FileExistsError):
@@ -210,7 +211,7 @@ def test_the_oldest_segment_is_removed_first(files: FaultyFiles, folder: int, tm
 # --- read -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("D-11")
+@pytest.mark.rows("D-11", "DU-14")
 def test_what_is_read_was_synced_and_dropped_from_the_cache_first(
     files: FaultyFiles, folder: int, tmp_path: Path
 ) -> None:
@@ -237,7 +238,7 @@ def test_an_empty_segment_is_read(files: FaultyFiles, folder: int, tmp_path: Pat
     assert read_segment(files, folder, 5).content == b""
 
 
-@pytest.mark.rows("D-10")
+@pytest.mark.rows("D-10", "DU-17")
 def test_what_the_disk_does_not_give_back_is_told_page_by_page(files: FaultyFiles, folder: int, tmp_path: Path) -> None:
     """It is no end: what is behind it is read, and nobody takes the zeros in its place for what was written."""
     data = os.urandom(1024 * 1024 * 2 + 100)
@@ -288,6 +289,7 @@ def is_cached(path: Path) -> bool:
         os.close(descriptor)
 
 
+@pytest.mark.rows("DU-14")
 def test_what_only_the_cache_has_is_not_believed(folder: int, tmp_path: Path) -> None:
     """The real calls: before it is read, the file is not in the page cache any more."""
     path = tmp_path / segment_name(5)

@@ -132,6 +132,7 @@ def test_impossible_progress_stops_the_member() -> None:
 # --- calls that hang ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("DU-44")
 def test_a_call_hangs_when_the_same_one_is_seen_for_long_enough() -> None:
     calls = FileCalls()
     watch = HangWatch(calls, pause_s=1.0, limit_s=3.0)
@@ -139,6 +140,7 @@ def test_a_call_hangs_when_the_same_one_is_seen_for_long_enough() -> None:
     assert [watch.look(1.0) for _ in range(4)] == [False, False, False, True]
 
 
+@pytest.mark.rows("DU-44")
 def test_many_short_calls_are_no_long_one() -> None:
     calls = FileCalls()
     watch = HangWatch(calls, pause_s=1.0, limit_s=3.0)
@@ -153,6 +155,7 @@ def test_many_short_calls_are_no_long_one() -> None:
         assert not watch.look(1.0)
 
 
+@pytest.mark.rows("DU-44")
 def test_the_time_in_which_the_process_stood_still_is_not_the_calls() -> None:
     """A machine was suspended for an hour while a sync was under way: the sync had no chance to end."""
     calls = FileCalls()
