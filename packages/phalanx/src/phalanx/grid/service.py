@@ -124,16 +124,15 @@ class GridService:
     def validate(self) -> None:
         """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
         self.ownership.validate()
+        table = self.ownership.table
         for owned in self.ownership.all_owned():
             partition = owned.number
             owned.validate()
-            invariant(
-                self.ownership.table.owner(partition) == self.this, "an owner owns by the table", partition=partition
-            )
             invariant(partition not in self.follower.replicas, "an owner follows nobody", partition=partition)
-            backups = set(self.ownership.table.replicas(partition)[1:])
+            invariant(table.owner(partition) == self.this, "an owner owns by the table", partition=partition)
             counting = {member for member, stream in owned.streams.items() if stream.counts}
-            invariant(backups <= counting, "writes wait for every backup of the table", partition=partition)
+            backups = table.replicas(partition)[1:]
+            invariant(counting.issuperset(backups), "writes wait for every backup of the table", partition=partition)
         undivided = self.follower.undivided
         for partition in undivided.children():
             invariant(
@@ -142,19 +141,10 @@ class GridService:
             invariant(partition not in self.follower.replicas, "a replica is here once", partition=partition)
         for replica in self.held.complete():
             for name, store in replica.maps.items():
-                is_plain = store.is_plain
+                known = store.is_plain, store.held_bytes
                 store.look_again()
-                invariant(
-                    store.is_plain is is_plain, "a store knows what it has beside entries", map=name, was=is_plain
-                )
-                counted = store.count_bytes()
-                invariant(
-                    store.held_bytes == counted,
-                    "bytes are counted as they come and go",
-                    map=name,
-                    held=store.held_bytes,
-                    counted=counted,
-                )
+                found = store.is_plain, store.count_bytes()
+                invariant(known == found, "a store knows what it has", map=name, known=known, found=found)
         self.locks.validate()
         for partition in (*self.ownership.sealed, *self.ownership.unplaced):
             invariant(self.ownership.owned[partition] is None, "such a partition answers nothing", partition=partition)

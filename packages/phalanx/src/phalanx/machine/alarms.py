@@ -54,14 +54,10 @@ class Alarm:
             board.is_stale = True  # this one may have been the next
         self.at = at
 
-    def due(self) -> Millis:
-        """Return when the machine is due; `NEVER`: it is not."""
-        at = self.machine.next_deadline()
-        return at if at is not None else NEVER
-
     def follow(self) -> None:
         """Ring when the machine is due."""
-        self.set(self.due())
+        at = self.machine.next_deadline()
+        self.set(at if at is not None else NEVER)
 
     def ring(self, now: Millis) -> None:
         """Call the machine."""
@@ -117,7 +113,9 @@ class Alarms:
 
     def validate(self) -> None:
         """Raise `InvariantViolation` unless each alarm rings when its machine is due, and none before `earliest`."""
-        wrong = [(alarm, due) for alarm in self._all if alarm.at != (due := alarm.due())]
-        invariant(not wrong, "an alarm rings when its machine is due", due=wrong)
-        first = min([alarm.at for alarm in self._all])
+        known = [alarm.at for alarm in self._all]
+        due = [alarm.machine.next_deadline() for alarm in self._all]
+        is_right = known == [at if at is not None else NEVER for at in due]
+        invariant(is_right, "an alarm rings when its machine is due", alarms=self._all, due=due)
+        first = min(known)
         invariant(self.next_at <= first, "no alarm is overlooked", next_at=self.next_at, first=first)

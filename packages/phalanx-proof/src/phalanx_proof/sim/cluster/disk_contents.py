@@ -15,13 +15,14 @@ from operator import attrgetter
 from phalanx.common.ids import Millis
 from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
-from phalanx.grid.replica.deduplication import CallerRecord, Deduplication
+from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import Staged
 from phalanx.node.node import Node
 
 _position = attrgetter("epoch", "leader", "seq", "ended", "lineage")
+_outcomes = attrgetter("floor", "number", "outcome", "older")
 _contents = attrgetter(
     "entries", "tombstones", "cleared_at", "purged_to", "evicted_to", "idle", "expires_at", "covering"
 )
@@ -103,6 +104,8 @@ def compare_replicas(memory: Replica, disk: Replica, now: Millis) -> str:
 
 def _is_another(memory: Staged, disk: Staged) -> bool:
     """Return whether what is remembered of jobs differs, also in its order."""
+    if not (memory.jobs or memory.batches or memory.contents or memory.pages):
+        return bool(disk.jobs or disk.batches or disk.contents or disk.pages) or memory.rest != disk.rest
     return _staged(memory) != _staged(disk) or memory.rest != disk.rest
 
 
@@ -174,18 +177,15 @@ def _compare_journals(memory: Mapping[str, MapJournal], disk: Mapping[str, MapJo
     return ""
 
 
-def _is_same(here: CallerRecord, there: CallerRecord) -> bool:
-    """Return whether two records are the same, also in the order of their outcomes; others are compared as in a copy."""
-    if here.floor != there.floor or here.number != there.number or here.outcome != there.outcome:
-        return False
-    older, other = here.older, there.older
-    return older is other or (older == other and list(older or ()) == list(other or ()))
-
-
 def _compare_outcomes(memory: Deduplication, disk: Deduplication) -> str:
     for caller, here in memory.callers.items():
         there = disk.callers.get(caller)
-        if there is not None and _is_same(here, there):
+        # The same, also in the order of outcomes; others are compared as in a copy.
+        if (
+            there is not None
+            and _outcomes(here) == _outcomes(there)
+            and (here.older is None or list(here.older) == list(there.older or ()))
+        ):
             continue
         recorded = [each.export((caller,)) if caller in each.callers else () for each in (memory, disk)]
         if recorded[0] != recorded[1]:

@@ -368,7 +368,7 @@ class MapStore:
     def count_bytes(self) -> int:
         """Count `held_bytes` anew, to check it."""
         entries = self.entries
-        return len(b"".join(entries)) + len(b"".join(entries.values())) - STAMP_BYTES * len(entries)
+        return sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
 
     def take_accesses(self, keys: Sequence[bytes], hits: Sequence[int], accessed: Sequence[Millis]) -> None:
         """Store the statistics of entries that a copy or a merge brings; without `hits`: these were never read."""

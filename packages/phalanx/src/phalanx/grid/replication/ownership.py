@@ -40,6 +40,8 @@ class Ownership:
         """When the table was installed."""
         self.rules = rules_of(table.maps, config)
         """What the installed table and the configuration say of maps."""
+        self._valid_rules = self.rules, table.maps
+        """The rules that were compared with a plan of maps last; neither changes."""
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
         """By partition number: the partitions that are owned here and answer requests; None: all others."""
         self.sealed: dict[int, OwnedPartition] = {}
@@ -55,8 +57,11 @@ class Ownership:
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
-        rules = rules_of(self.table.maps, self.config)
-        invariant(self.rules == rules, "the rules of maps are the table's", ownership=self)
+        rules, plan = self._valid_rules
+        if self.rules is not rules or self.table.maps is not plan:
+            plan = self.table.maps
+            invariant(self.rules == rules_of(plan, self.config), "the rules of maps are the table's", ownership=self)
+            self._valid_rules = self.rules, plan
 
     def on_view(self, view: MembersView) -> None:
         """Take a view."""
