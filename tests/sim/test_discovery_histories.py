@@ -7,13 +7,13 @@ from phalanx.machine.inputs import SeedsFound
 from phalanx_proof.sim.cluster.seed_answers import SeedAnswers
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
-from support.histories import blocks, play_all
+from support.histories import play_all, ranges
 
 
 @pytest.mark.rows("CS-21", "CS-22", "CS-24", "EL-57")
-@pytest.mark.parametrize("block", blocks(8, in_brief=(0,)))
-def test_members_that_find_each_other_late_are_one_cluster_in_the_end(block: int) -> None:
-    results = play_all(range(20 * block, 20 * block + 20), Profile.DISCOVERY)
+@pytest.mark.parametrize("seeds", ranges(range(10), size=20, count=8))
+def test_members_that_find_each_other_late_are_one_cluster_in_the_end(seeds: range) -> None:
+    results = play_all(seeds, Profile.DISCOVERY)
     found = "PX-40 the smallest of those that were found forms the cluster"
     mutual = "PX-53 the smallest of mutual seeds forms the cluster"
     mutually = [each.seed for each in results if draw_options(each.seed, Profile.DISCOVERY).mutual_seeds]

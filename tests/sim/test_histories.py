@@ -13,7 +13,7 @@ from phalanx_proof.sim.planted_bug import PlantedBug
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result, repeat_command
 from phalanx_proof.sim.run import run
-from support.histories import blocks
+from support.histories import blocks, ranges
 
 
 def play(options: HistoryOptions) -> Result:
@@ -29,9 +29,9 @@ def check_all(profile: Profile, seeds: range, **changes: int) -> list[Result]:
 
 
 @pytest.mark.rows("CS-14", "CS-21", "CS-22", "CS-24", "CS-25", "DL-07", "DL-33")
-@pytest.mark.parametrize("block", blocks(5, in_brief=(1,)))
-def test_members_crash_join_leave_and_lose_connections(block: int) -> None:
-    results = check_all(Profile.DEFAULT, range(12 * block, 12 * block + 12))
+@pytest.mark.parametrize("seeds", ranges(range(12, 18), size=12, count=5))
+def test_members_crash_join_leave_and_lose_connections(seeds: range) -> None:
+    results = check_all(Profile.DEFAULT, seeds)
     assert sum(sum(result.faults.values()) for result in results) > 12
     assert all(result.operations for result in results)
 

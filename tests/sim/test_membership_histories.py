@@ -11,13 +11,13 @@ from phalanx_proof.sim.result import repeat_command
 from phalanx_proof.sim.run import run
 from phalanx_proof.sim.shrink import shrink
 from planted_bugs import CANARIES
-from support.histories import blocks
+from support.histories import ranges
 
 
 @pytest.mark.rows("CS-21", "CS-22", "CS-24", "CS-25")
-@pytest.mark.parametrize("block", blocks(5, in_brief=(3,)))
-def test_members_that_are_cut_off_paused_and_told_twice_agree_in_the_end(block: int) -> None:
-    results = [run(draw_options(seed, Profile.MEMBERSHIP)) for seed in range(30 * block, 30 * block + 30)]
+@pytest.mark.parametrize("seeds", ranges(range(90, 105), size=30, count=5))
+def test_members_that_are_cut_off_paused_and_told_twice_agree_in_the_end(seeds: range) -> None:
+    results = [run(draw_options(seed, Profile.MEMBERSHIP)) for seed in seeds]
     for result in results:
         told = "\n".join(f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations)
         assert not result.violations, f"{told}\nrepeat with: {repeat_command(result)}"

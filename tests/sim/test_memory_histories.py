@@ -4,13 +4,13 @@ import pytest
 
 from phalanx_proof.sim.options import Profile
 from planted_bugs.memory import MEMORY_CANARIES
-from support.histories import blocks, count_all, play_all
+from support.histories import count_all, play_all, ranges
 from support.planted import assert_found
 
 
-@pytest.mark.parametrize("block", blocks(3, in_brief=(1,)))
-def test_what_members_count_is_what_they_hold_and_what_they_refuse_changes_nothing(block: int) -> None:
-    counts = count_all(range(8 * block, 8 * block + 8), Profile.MEMORY)
+@pytest.mark.parametrize("seeds", ranges(range(8, 12), size=8, count=3))
+def test_what_members_count_is_what_they_hold_and_what_they_refuse_changes_nothing(seeds: range) -> None:
+    counts = count_all(seeds, Profile.MEMORY)
     assert counts["refused for want of memory"] > 100
     assert counts["measurements looked at"] > 1_000
 

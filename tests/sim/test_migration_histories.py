@@ -8,7 +8,7 @@ from phalanx_proof.sim.fault import MIGRATION_KINDS, FaultKind
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
-from support.histories import blocks, play_all
+from support.histories import play_all, ranges
 
 
 def play(seeds: range) -> list[Result]:
@@ -16,20 +16,20 @@ def play(seeds: range) -> list[Result]:
 
 
 @pytest.mark.rows("DL-11", "DL-16", "DL-21", "DL-22", "DL-29", "DL-59")
-@pytest.mark.parametrize("block", blocks(5, in_brief=(0,)))
-def test_whoever_is_hurt_while_replicas_move_no_acknowledged_write_is_lost(block: int) -> None:
-    results = play(range(20 * block, 20 * block + 20))
+@pytest.mark.parametrize("seeds", ranges(range(10), size=20, count=5))
+def test_whoever_is_hurt_while_replicas_move_no_acknowledged_write_is_lost(seeds: range) -> None:
+    results, many = play(seeds), len(seeds)
     events: Counter[str] = Counter()
     for result in results:
         events.update(result.events)
-    assert events["MigrationCommitted"] > 400
-    assert events["MigrationRolledBack"] > 10
-    assert events["PartitionSealed"] > 100
+    assert events["MigrationCommitted"] > 20 * many
+    assert events["MigrationRolledBack"] > many // 2
+    assert events["PartitionSealed"] > 5 * many
     # Where something may be lost with all its replicas, there is less to find.
     strict = [
         result for result in results if not result.counts["excused losses"] and not result.counts.get("lost partitions")
     ]
-    assert len(strict) >= 12
+    assert len(strict) >= 0.6 * many
 
 
 @pytest.mark.long

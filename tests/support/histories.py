@@ -19,6 +19,14 @@ def blocks(count: int, in_brief: Iterable[int]) -> list[Any]:
     return [pytest.param(block, marks=() if block in brief else pytest.mark.long) for block in range(count)]
 
 
+def ranges(brief: range, size: int, count: int, first: int = 0) -> list[Any]:
+    """Seeds, as parameters of a test: of a few histories, and of so many blocks of `size` that are marked long and have these few, too."""
+    starts = range(first, first + size * count, size)
+    assert set(brief) <= set(range(first, first + size * count))
+    at_length = [pytest.param(range(start, start + size), id=str(start), marks=pytest.mark.long) for start in starts]
+    return [pytest.param(brief, id="brief"), *at_length]
+
+
 def play_all(
     seeds: range, profile: Profile, counts: Callable[[Violation], bool] = lambda violation: True
 ) -> list[Result]:
