@@ -22,6 +22,7 @@ from phalanx.grid.replica.staged import Staged
 from phalanx.node.node import Node
 
 _position = attrgetter("epoch", "leader", "seq", "ended", "lineage")
+_journal = attrgetter("origin", "first", "next", "capacity", "max_bytes", "events", "lineages")
 _outcomes = attrgetter("floor", "number", "outcome", "older")
 _contents = attrgetter(
     "entries", "tombstones", "cleared_at", "purged_to", "evicted_to", "idle", "expires_at", "covering"
@@ -167,13 +168,8 @@ def _compare_journals(memory: Mapping[str, MapJournal], disk: Mapping[str, MapJo
     if memory.keys() != disk.keys():
         return f"journals are those of {sorted(memory)} in memory and of {sorted(disk)} in the log"
     for name, here in memory.items():
-        there = disk[name]
-        shown = [
-            (each.origin, each.first, each.next, each.capacity, each.max_bytes, list(each.events), each.lineages)
-            for each in (here, there)
-        ]
-        if shown[0] != shown[1]:
-            return f"the journal of {name!r} is {shown[0]} in memory and {shown[1]} in the log"
+        if (shown := _journal(here)) != (there := _journal(disk[name])):
+            return f"the journal of {name!r} is {shown} in memory and {there} in the log"
     return ""
 
 
