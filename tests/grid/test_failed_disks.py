@@ -162,6 +162,7 @@ def test_who_holds_something_again_stays_though_its_disk_has_failed() -> None:
     c.crash("BCE")
     c.release()
     tell(c, "A", FAILED, 30_000)
+    assert "A" in c.nodes
     assert held(c, "A") == 12
     assert not c.nodes["A"].membership.wishes.to_leave
     c.start("D", seeds="A")
