@@ -35,3 +35,11 @@ def test_folders_that_name_nobody_who_is_missing_are_told_so() -> None:
 def test_no_words_name_a_command_that_loses_data() -> None:
     for wait in (RestartWait((C,), 90, True, AT_MS), RestartWait((), 0, True, 0), RestartWait((B, C), 0, False, 0)):
         assert "--" not in wait_in_words(wait)
+
+
+def test_several_clusters_are_named_by_their_members() -> None:
+    said = wait_in_words(RestartWait((), 0, True, AT_MS, ((B,), (C,))))
+    assert said == (
+        "nothing is served: the members that are here have the data of several clusters, 10.0.0.2:5701 that of one, and "
+        "10.0.0.3:5701 that of another one; stop all but those of one"
+    )

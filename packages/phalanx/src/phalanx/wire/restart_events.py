@@ -31,6 +31,20 @@ class RestartWaits(Event, frozen=True):
     rule: str = "DU-29 DU-33"
 
 
+class ClustersMixed(Event, frozen=True):
+    """Members that wait together have the data of several clusters, which never go on together."""
+
+    notice = Notice(
+        "serves nothing: {one} have the data of one cluster, and {others} that of another one. Stop all but those of one: then it goes on",
+        WARNING,
+        TROUBLE,
+    )
+
+    one: tuple[MemberId, ...]
+    others: tuple[MemberId, ...]
+    rule: str = "DU-29 DU-33"
+
+
 class FolderIsOld(Event, frozen=True):
     """A member has come back with a folder that is older than others know: it has no vote in the restart of the cluster."""
 

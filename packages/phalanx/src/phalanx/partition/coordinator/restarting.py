@@ -14,11 +14,13 @@ from phalanx.common.restart_wait import RestartWait
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.restart import Restart, plan_restart
-from phalanx.wire.restart_events import ClusterRestarted, FolderIsOld, RestartWaits
+from phalanx.wire.restart_events import ClusterRestarted, ClustersMixed, FolderIsOld, RestartWaits
 from phalanx.wire.table_messages import RestartAwaited, StoredSide
 
 SENT_FROM_VERSION = 9
 """The cluster version from which members know `RestartAwaited`."""
+
+NO_WAIT = RestartWait((), 0, lacks_majority=False, seen_ms=0)
 
 
 class Restarting:
@@ -134,20 +136,31 @@ class Restarting:
         self._named_old = frozenset(plan.without_vote)
 
     def _wait(self, plan: Restart, sides: Mapping[MemberId, StoredSide]) -> None:
-        holders = {former for row in plan.lacking.values() for former in row}
-        # A member can be known by the incarnation that held data, and by the one for which its process votes.
-        known = {
-            address_of(each): each
-            for each in (*sorted(plan.absent_voters), *sorted(holders), *sorted(plan.absent_holders))
-        }
-        waits_for = tuple(known[address] for address in sorted(known))
         seen_ms = max(side.seen_ms for side in sides.values())
+        if plan.clusters:
+            self._note(RestartWait((), 0, True, seen_ms, plan.clusters))
+            return
+        # Whoever is here can lack what others have of a partition, and can have left its vote to those that stayed.
+        here = {each for side in sides.values() for each in (*side.formers, *side.incarnations, side.history.voter)}
+        rows = [[former for former in row if former not in here] or row for row in plan.lacking.values()]
+        voters = [voter for voter in plan.absent_voters if voter not in here]
+        # A member can be known by the incarnation that held data, and by the one for which its process votes.
+        holders = {former for row in rows for former in row}
+        known = {address_of(each): each for each in (*sorted(voters), *sorted(holders), *sorted(plan.absent_holders))}
+        waits_for = tuple(known[address] for address in sorted(known))
         self._note(RestartWait(waits_for, len(plan.lacking), plan.lacks_majority, seen_ms))
 
     def _note(self, wait: RestartWait) -> None:
         """Note for whom the cluster waits, and record it whenever these are others."""
-        before, self.wait = self.waits_for, wait
-        if wait.members != before:
+        before, self.wait = self.wait or NO_WAIT, wait
+        if (wait.members, wait.clusters) != (before.members, before.clusters):
+            self._record(wait)
+
+    def _record(self, wait: RestartWait) -> None:
+        if wait.clusters:
+            one, *others = wait.clusters
+            self._out.record(ClustersMixed(one, tuple(member for each in others for member in each)))
+        else:
             self._out.record(RestartWaits(wait.members, wait.lacking, wait.lacks_majority))
 
 

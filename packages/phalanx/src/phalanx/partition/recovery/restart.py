@@ -42,6 +42,8 @@ class Restart(NamedTuple):
     """Members that are not back, and by newer rows, of sides without the majority, hold partitions: they can have more than those here."""
     without_vote: Mapping[MemberId, int] = {}
     """Members whose folder is older than others know, with the start that these know of it."""
+    clusters: tuple[tuple[MemberId, ...], ...] = ()
+    """Where members have read the folders of several clusters: those of each. Empty: of one."""
 
 
 def plan_restart(
@@ -63,13 +65,13 @@ def plan_restart(
     wanted = dict.fromkeys([*latest.voters, *(without_majority.voters if without_majority is not None else ())])
     absent = tuple(voter for voter in wanted if voter not in voters | left)
     # Folders of two clusters have no majority in common.
-    are_apart = len({side.history.footing.root for side in sides.values()}) > 1
-    lacks_majority = are_apart or without_majority is not None
+    clusters = _find_clusters(sides)
+    lacks_majority = bool(clusters) or without_majority is not None
     newest = _newest_rows([side for side in sides.values() if not side.lacks_majority]) or _newest_rows(
         [*sides.values()]
     )
     if newest is None:
-        return Restart(None, {}, absent, lacks_majority, without_vote=without_vote)
+        return Restart(None, {}, absent, lacks_majority, without_vote=without_vote, clusters=clusters)
     rows, lacking = {}, {}
     claims = [
         Claims(member, side.formers, positions_in(side, newest.partition_count), member in old, side.lacks_majority)
@@ -88,7 +90,15 @@ def plan_restart(
         rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
     absent_holders = _find_absent_holders(newest, sides.values(), back)
     table = newest.with_rows(rows).with_maps(_settings_above(newest.maps, sides.values()))
-    return Restart(table, lacking, absent, lacks_majority, absent_holders, without_vote)
+    return Restart(table, lacking, absent, lacks_majority, absent_holders, without_vote, clusters)
+
+
+def _find_clusters(sides: Mapping[MemberId, StoredSide]) -> tuple[tuple[MemberId, ...], ...]:
+    """Return the members that have read the folders of each cluster, if there are several; empty: there is one."""
+    found: dict[MemberId, list[MemberId]] = {}
+    for member, side in sides.items():
+        found.setdefault(side.history.footing.root, []).append(member)
+    return tuple(map(tuple, found.values())) if len(found) > 1 else ()
 
 
 def _find_back(
