@@ -17,7 +17,8 @@ NAME = re.compile(r"\b(?:phalanx|process)_[a-z0-9_]+")
 
 
 def run(*arguments: str, cwd: Path = RULES.parent) -> subprocess.CompletedProcess[str]:
-    lavish = os.environ | {"GOGC": "off"}  # it ends before its garbage matters, and collecting it is a third of its work
+    # It ends before its garbage matters, and collecting it is a third of its work.
+    lavish = os.environ | {"GOGC": "off"}
     return subprocess.run([promtool(), *arguments], cwd=cwd, env=lavish, capture_output=True, text=True, check=False)
 
 

@@ -1,5 +1,6 @@
 """Clusters of member processes with a folder each, which are ended in every way and started again."""
 
+import mmap
 import os
 import signal
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from phalanx.common.errors import UnavailableError
 from phalanx.disk.segment_head import HEAD_BYTES
+from phalanx.disk.segments import content_end
 from phalanx.runtime.process.processes import MemberProcess, start_member_process
 
 from .processes import Cluster, free_port, wait_for
@@ -141,7 +143,10 @@ def segments_of(folder: Path) -> Iterator[Path]:
 
 def end_of_content(path: Path) -> int:
     """Behind the last byte of a file that is not zero."""
-    return len(path.read_bytes().rstrip(b"\0"))
+    if not path.stat().st_size:
+        return 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content_end(content)
 
 
 def overwrite(path: Path, offset: int, data: bytes) -> None:
