@@ -89,6 +89,7 @@ def test_a_member_that_answers_another_question_is_only_slow() -> None:
     assert any(isinstance(each, m.GetTable) for each in client.asked(C))
 
 
+@pytest.mark.rows("PX-51")
 def test_a_member_of_many_is_asked_whether_it_is_there_before_it_is_given_up() -> None:
     """Questions for the table go round: in a large cluster it may be long before it is its turn."""
     detours, view = Detours({}), MembersView(1, A, (A, B, C))

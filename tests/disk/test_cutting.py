@@ -88,6 +88,7 @@ def test_most_of_what_is_drawn_has_something_before_its_damage() -> None:
     assert sum(cut is not None for cut in drawn) > 15
 
 
+@pytest.mark.rows("DU-61")
 def test_a_damaged_block_and_all_behind_it_are_cut_off() -> None:
     writer = LogWriter(SectorDisk(), random.Random(1))
     writer.begin()

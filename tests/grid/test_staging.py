@@ -181,6 +181,7 @@ def test_the_answer_to_a_step_that_was_done_before_waits_for_the_backups_too() -
     assert count(c, again) == 0
 
 
+@pytest.mark.rows("PX-07")
 @pytest.mark.parametrize("number", [3, 2])
 def test_a_batch_that_was_applied_or_an_earlier_one_is_skipped_whoever_asks(number: int) -> None:
     c, job = two()

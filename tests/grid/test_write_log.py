@@ -21,6 +21,7 @@ def log_of(*seqs: int, room: KeptRoom | None = None) -> WriteLog:
     return log
 
 
+@pytest.mark.rows("DU-62")
 def test_what_all_have_is_forgotten() -> None:
     log = log_of(4, 5, 6)
     assert [each.seq for each in log.after(4)] == [5, 6]

@@ -92,6 +92,7 @@ def waits_for(a: Master) -> list[tuple[str, ...]]:
     return [waits.waits_for for waits in a.events_of(ClusterVersionWaits)]
 
 
+@pytest.mark.rows("PX-43")
 def test_whom_it_waits_for_is_not_told_again_when_a_member_joins_but_when_one_of_them_has_been_back() -> None:
     """PX-44."""
     a = Master("ABC", old="C", former_members_ms=600_000)

@@ -78,6 +78,7 @@ def test_the_event_in_words() -> None:
     assert in_words(UpdateWasSlow("doze", 500, 20, 2)) == more
 
 
+@pytest.mark.rows("PX-16")
 @pytest.mark.parametrize("warning_ms", [1, 0])
 def test_a_member_tells_it_in_its_event_log_unless_it_is_turned_off(tmp_path: Path, warning_ms: int) -> None:
     def doze(value: object) -> object:
