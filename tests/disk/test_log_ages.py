@@ -60,6 +60,7 @@ def test_a_wall_clock_that_was_set_back_takes_no_time_away() -> None:
     assert ages(*log, now=StartTimes("c", 4, 700)) == [1_000, 0]
 
 
+@pytest.mark.rows("DU-28")
 def test_several_boots_add_up() -> None:
     """Boot a lasts 2 s, then 10 s pass; boot b lasts 3 s, then the wall clock is set back by a day; boot c lasts 1 s, then 5 s pass."""
     log = (
@@ -86,6 +87,7 @@ boots = st.lists(
 )
 
 
+@pytest.mark.rows("DU-28")
 @given(boots, st.integers(-DAY, DAY), st.booleans())
 def test_no_block_is_younger_than_a_later_one_and_none_is_from_the_future(
     drawn: list[tuple[int, list[int]]], last_step: int, is_same_boot: bool

@@ -77,6 +77,7 @@ def test_they_end_with_the_setting_that_asked_for_them() -> None:
     assert hits(c) == []
 
 
+@pytest.mark.rows("PX-22")
 def test_another_setting_that_asks_for_less_forgets_the_rest() -> None:
     c = Cluster("A", maps={MAP: MapConfig(merge_policy="higher-hits", max_entries=100, eviction="lru")})
     c.assign(rows=["A"])

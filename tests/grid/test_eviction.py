@@ -274,6 +274,7 @@ def test_a_step_with_many_rows_is_followed_by_turns() -> None:
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-23")
 def test_a_bound_that_is_lowered_takes_effect_in_turns_and_lifted_it_lets_all_in() -> None:
     c = cluster(0)
     do(c, m.PutAll, [TEXT + b"%d" % n for n in range(2_500)], [V] * 2_500, 0)

@@ -106,7 +106,7 @@ class Model:
         assert self.store.held_bytes == sum(len(k) + len(v) - 8 for k, v in self.store.entries.items())
 
 
-@pytest.mark.rows("PX-21")
+@pytest.mark.rows("PX-21", "PX-23")
 @pytest.mark.parametrize("policy", EVICTION_POLICIES)
 @given(steps=st.lists(STEP, max_size=150), is_large=st.booleans())
 @example(steps=[("put", 0), ("evict", 0), ("remove", 59)], is_large=False)
@@ -124,7 +124,6 @@ def test_what_is_evicted_comes_before_all_that_stays(policy: str, steps: list[tu
         assert len(model.store.entries) <= 1, "in the end everything but the last entry goes"
 
 
-@pytest.mark.rows("PX-23")
 def test_so_many_entries_go_as_have_the_bytes_and_the_number_asked_for() -> None:
     model = Model("oldest", 10)
     each = len(b"0") + len(V)
@@ -203,6 +202,7 @@ def test_reads_of_long_ago_lose_their_weight() -> None:
     assert set(accesses.hits.values()) == {HALVED_ABOVE}
 
 
+@pytest.mark.rows("PX-21")
 def test_what_was_read_once_since_and_less_often_than_others_is_still_next() -> None:
     model = Model("lfu", 10)
     for number in [*range(2, 10)] * 3:

@@ -197,6 +197,7 @@ def test_nobody_has_waited_for_longer_than_a_wait_may_be() -> None:
 # --- fences -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("PX-30")
 def test_the_token_of_a_lock_that_was_released_or_lost_is_not_good_any_more() -> None:
     c = alone()
     released = granted(c, "one")
