@@ -62,23 +62,48 @@ def test_nobody_is_named_who_is_there_after_members_were_stopped_one_by_one(back
     assert {named(c, name) for name in back} == {missing}
 
 
-def test_members_of_two_clusters_say_that_one_of_them_is_to_be_stopped_and_go_on_then() -> None:
-    """1. A and B were a cluster, and C and D another one, of the same name. 2. A and C come back with each other as seeds, and then B and D:
-    nobody is missing, and no majority counts for both."""
+def two_clusters() -> Cluster:
+    """A and B were a cluster, and C and D another one of the same name. All have ended."""
     c = folders()
     with_data(c, "AB", VALUE)
     with_data(c, "CD", OTHER)
     c.crash("ABCD")
-    for name in "ACBD":
+    return c
+
+
+@pytest.mark.rows("DU-25")
+def test_members_of_two_clusters_wait_for_their_own_ones() -> None:
+    """1. A and C come back with each other as seeds: in one list they would wait for a majority that counts for both. 2. B and D come, and
+    both clusters go on. Then they are like sides of a cut."""
+    c = two_clusters()
+    for name in "AC":
         c.start(name, seeds="AC")
         c.advance(30_000)
-    assert c.view("A") == "ACBD"
-    for name in "ABCD":
+    c.advance(60_000)
+    assert c.views_of("AC") == ["A", "C"]
+    assert [named(c, name) for name in "AC"] == ["B", "D"]
+    for name in "BD":
+        c.start(name, seeds="AC")
+    c.stay_together("ABCD")
+    c.advance(20_000)
+    assert not any(words(c, name) for name in "ABCD")
+    assert [c.get(c.replicas("A", partition)[0], c.key(partition)) for partition in range(3)] == [OTHER] * 3
+
+
+def test_members_of_two_clusters_say_that_one_of_them_is_to_be_stopped_and_go_on_then() -> None:
+    """1. X, which is new, admits A, and then C: it has read nothing itself. 2. B and D come, too: nobody is missing, and no majority counts
+    for both."""
+    c = two_clusters()
+    for name in "XACBD":
+        c.start(name, seeds="X")
+        c.advance(30_000)
+    assert c.view("A") == "XACBD"
+    for name in "XABCD":
         assert words(c, name) == (
             "nothing is served: the members that are here have the data of several clusters, A:5701, B:5701 that of one, and "
             "C:5701, D:5701 that of another one; stop all but those of one"
         )
-    mixed = c.events_of("A", ClustersMixed)[-1]
+    mixed = c.events_of("X", ClustersMixed)[-1]
     assert (mixed.one, mixed.others) == (c.ids("AB"), c.ids("CD"))
     for name in "CD":
         stop(c, name)

@@ -384,6 +384,8 @@ class MergeProbe(WireMessage, tag=24, frozen=True):
     """The newest version that all members of the asking side speak; 0: `protocol` alone."""
     founders: tuple[MemberId, ...] = ()
     """Who founded the asking side's cluster, and those that have merged into it; empty: not told."""
+    stored_root: MemberId = MemberId("")
+    """Who founded the cluster of the data that the asking master has read from its folder, and does not serve; empty: there is none."""
 
 
 class MergeOrder(WireMessage, tag=25, frozen=True):

@@ -60,7 +60,7 @@ class OwnSide:
         version, maker = (about.version, about.maker) if about is not None else (0, "")
         return MergeProbe(
             config.cluster, spoken.oldest, self.partition_count, self._state.joined(), self.has_data, version, maker, question, answers,
-            spoken.newest, self._founders(),
+            spoken.newest, self._founders(), MemberId("") if self.has_data else self._local.stored_root,
         )  # fmt: skip
 
     def can_be_one_with(self, message: MergeProbe) -> bool:
@@ -77,11 +77,11 @@ class OwnSide:
         return small > 0 and large % small == 0 and self._state.members.isdisjoint(message.view.members)
 
     def _keeps_what_it_has_read(self, message: MergeProbe) -> bool:
-        """Return whether this side waits with what was read from folders, and the asking one serves the data of another cluster (DU-25).
+        """Return whether this side waits with what was read from folders, and the asking one has the data of another cluster (DU-25).
 
         1. The first seed has lost its folder, founds a cluster, and is used. 2. The others wait for their majority, and have no data that
         they serve. 3. Did they join it, each were refused, because it has the data of another cluster, and they never got together.
         """
         root = self._local.stored_root
         is_other = bool(root and message.founders) and root not in message.founders
-        return is_other and message.has_data and not self.has_data
+        return is_other and (message.has_data or message.stored_root not in ("", root)) and not self.has_data

@@ -131,13 +131,14 @@ class JoinRefusals:
         if not founders or not others or not set(others).isdisjoint(founders):
             return ""
         is_of_backup = stay_apart(founders, others)
-        if not (is_of_backup or has_data or self._local.stored_root):
+        waits = not has_data and bool(self._local.stored_root)
+        if not (is_of_backup or has_data or waits):
             return ""
-        if root and (has_data or is_of_backup):
-            # What was restored, and the cluster of the backup, are both to go on.
+        if root:
+            # What was restored, and the cluster of the backup, are both to go on; so are two that wait for their members.
             advice = (
                 "give the joiner the seeds of its own cluster"
-                if is_of_backup
+                if is_of_backup or waits
                 else "stop this cluster and start the other one without it"
             )
             return (
