@@ -97,5 +97,7 @@ def test_another_folder_at_the_address_of_a_holder_does_not_say_that_the_holder_
     c.lose_folder("B")
     back(c, "B")
     assert dormant(c, "A") == {1: "B"}
-    assert give_up(c, "A", "B", 1) == ""
+    assert give_up(c, "A", "B", 0) == ""
     assert [loss.kind for loss in c.table("A").losses.losses] == [LossKind.EMPTY]
+    c.advance(10_000)
+    assert read(c, 1) == VALUE, "C has had that to merge"

@@ -80,6 +80,7 @@ def test_members_of_two_clusters_wait_for_their_own_ones() -> None:
         c.start(name, seeds="AC")
         c.advance(30_000)
     c.advance(60_000)
+    assert not c.gone()
     assert c.views_of("AC") == ["A", "C"]
     assert [named(c, name) for name in "AC"] == ["B", "D"]
     for name in "BD":

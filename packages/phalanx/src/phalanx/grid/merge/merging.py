@@ -461,11 +461,19 @@ class DataMerging:
             self._drop(sending.side, sending.partition, now)
 
     def _leave_all_to_others(self, replicas: Iterable[tuple[OrphanedSide, int]], now: Millis) -> None:
+        """Leave to others what they had, unless its partition has changed since: then owners are asked anew.
+
+        1. C has read what B, the owner, has, too. 2. B ends, and an operator gives it up: the partition begins empty.
+        """
         for side, partition in replicas:
-            self._leave_to_others(side, partition, now)
+            kept = side.replicas[partition]
+            if kept.had_at == side.version_in(self._ownership.table, partition):
+                self._leave_to_others(side, partition, now)
+            else:
+                kept.is_had, self._begin_at = False, now
 
     def _leave_to_others(self, side: OrphanedSide, partition: int, now: Millis) -> None:
-        if self.returning.keeps(side.replicas[partition]):
+        if self.returning.keeps(side.replicas[partition], side.version_in(self._ownership.table, partition)):
             return
         side.left_to_others += 1
         self._drop(side, partition, now)

@@ -43,7 +43,7 @@ REMEMBERED_SIDES = 64
 class OrphanedReplica:
     """One replica of a former incarnation, and the other members that can have it."""
 
-    __slots__ = ("ahead", "answered_by", "index", "is_as_read", "is_had", "others", "replica", "version")
+    __slots__ = ("ahead", "answered_by", "had_at", "index", "is_as_read", "is_had", "others", "replica", "version")
 
     def __init__(
         self, replica: Replica, version: int, row: tuple[MemberId, ...], former: MemberId, *, is_as_read: bool = False
@@ -63,6 +63,8 @@ class OrphanedReplica:
         """Whether it is as it was read from the folder: the cluster can have all of it, and its owners are asked that first."""
         self.is_had = False
         """Whether the cluster has all of it: it stays while a migration can bring it back (`ReturningReplicas`)."""
+        self.had_at = 0
+        """The version of the partition, or of a table with another number of partitions, when it had."""
 
     def __repr__(self) -> str:
         return f"OrphanedReplica({self.replica}, ahead={self.ahead})"
@@ -126,6 +128,10 @@ class OrphanedSide:
         kept = self.replicas[partition]
         _finish(kept.replica, self._contents, now)
         kept.is_as_read = False
+
+    def version_in(self, table: PartitionTable, partition: int) -> int:
+        """Return the version that a partition of this side has in a table; where that has another number of partitions its own."""
+        return table.versions[partition] if table.partition_count == self.partition_count else table.version
 
     def has_held(self, partition: int) -> bool:
         """Return whether this incarnation held the partition to its end."""

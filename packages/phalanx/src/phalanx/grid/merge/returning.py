@@ -52,9 +52,9 @@ class ReturningReplicas:
         """Keep what is as it was read."""
         self._was_quiet, self.look_at = True, now + LOOK_EVERY_MS
 
-    def keeps(self, kept: OrphanedReplica) -> bool:
-        """Return whether a replica stays of which the cluster has all."""
-        kept.is_had = kept.is_as_read and self.look_at is not None
+    def keeps(self, kept: OrphanedReplica, version: int) -> bool:
+        """Return whether a replica stays of which the cluster has all. `version`: see `OrphanedReplica.had_at`."""
+        kept.is_had, kept.had_at = kept.is_as_read and self.look_at is not None, version
         return kept.is_had
 
     def on_time(self, now: Millis) -> Had:
