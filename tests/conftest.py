@@ -20,6 +20,7 @@ from support.sparks import SHARED
 if TYPE_CHECKING:
     from support.processes import Cluster
 
+gc.disable()  # until all tests are collected: they stay, and to look for garbage among them again and again is a quarter of the work
 # Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -79,6 +80,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector look at what tests make alone: modules and tests are more than a million objects, and stay."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
