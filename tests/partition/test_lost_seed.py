@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.wire import messages as m
 from phalanx.wire.join_events import JoinRequestRefused
 from support.dormancy import VALUE, filled, read
 from support.harness import Cluster
@@ -77,4 +78,27 @@ def test_a_side_without_data_goes_on_with_what_they_bring(others: str) -> None:
     c.cuts.clear()
     c.stay_together("".join(sorted("ABCDE" + others)))
     c.advance(60_000)
+    assert {read(c, partition) for partition in (0, 1)} == {VALUE}
+
+
+@pytest.mark.parametrize("again", ["D", "DE"], ids=["one", "all of them"])
+def test_who_has_joined_it_and_starts_again_before_it_goes_on_waits_for_an_operator_and_keeps_all(again: str) -> None:
+    """By their folders they are of the seed's cluster, and the others of the first one: these have no majority in common."""
+    c = switched_off()
+    found(c, serves=False)
+    for name in "DE":
+        c.start(name, seeds="A")
+    c.advance(6_000)
+    assert c.views_of("DE") == ["ADE", "ADE"]
+    c.crash(again)
+    for name in "BC" + again:
+        c.start(name, seeds="ABCDE")
+    c.stay_together("ABCDE")
+    c.advance(60_000)
+    master = c.master("B")
+    wait = c.nodes[master].coordinator.restarting.wait
+    assert wait is not None
+    assert len(wait.clusters) == 2
+    assert c.is_done(c.ask(master, m.AcceptView, c.members_view(master).version))
+    c.advance(30_000)
     assert {read(c, partition) for partition in (0, 1)} == {VALUE}
