@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from support.distribution import find_group, rank
+from support.distribution import arrange, find_group
 from support.rows import RowsPlugin, load_titles
 from support.skips import NoSkips
 from support.sparks import SHARED
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if group := find_group(item.nodeid):
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: rank(item.nodeid))
+        items[:] = [items[place] for place in arrange([item.nodeid for item in items])]
 
 
 def pytest_collection_finish() -> None:

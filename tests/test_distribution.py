@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.distribution import PURE, SHARE_SPARK, find_group, rank
+from support.distribution import PURE, SHARE_SPARK, arrange, find_group
 from support.roots import ROOT, TESTS
 
 pytest_plugins = ["pytester"]
@@ -16,14 +16,17 @@ def test_tests_of_pure_code_run_anywhere_and_those_of_a_file_or_a_spark_together
     assert find_group("tests/test_rows.py::test_a") == "tests/test_rows.py"
 
 
-def test_what_takes_longest_begins_first() -> None:
-    tests = [
-        "tests/grid/test_a.py::test",
-        "tests/net/test_b.py::test",
-        "tests/sim/test_c.py::test",
-        "tests/test_d.py::test",
-    ]
-    assert sorted(tests, key=rank) == [tests[1], tests[3], tests[2], tests[0]]
+def test_what_keeps_a_core_busy_is_dealt_between_what_waits_and_what_is_short_comes_last() -> None:
+    grid, net = [f"tests/grid/test_a.py::test_{n}" for n in "ab"], [f"tests/net/test_b.py::test_{n}" for n in "abcd"]
+    sim, top = [f"tests/sim/test_c.py::test_{n}" for n in "abc"], ["tests/test_d.py::test_a", "tests/test_d.py::test_b"]
+    tests = [*grid, *net, *sim, *top]
+    order = arrange(tests)
+    assert sorted(order) == list(range(len(tests)))
+    assert [tests[place] for place in order] == [
+        net[0], sim[0], net[1], net[2], sim[1], net[3], sim[2], *top, *grid,
+    ]  # fmt: skip
+    assert arrange(grid) == [0, 1]
+    assert arrange(sim) == [0, 1, 2]
 
 
 def test_every_folder_that_is_named_is_there_and_the_command_names_the_same() -> None:

@@ -1,13 +1,16 @@
 """How `./run test` distributes tests over its processes: which of them stay together, and which begin first.
 
 xdist gives each free process the next group (`--dist loadgroup`). Groups of tests with real processes come first: they
-take up to minutes. Tests of pure code are groups of one, shortest folders last, so that all processes end together.
+take up to minutes, and mostly wait. Simulated histories, which never do, are dealt between them, so that no core has
+nothing to do. Tests of pure code are groups of one, and the short ones come last, so that all processes end together.
 """
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 PURE = ("common", "wire", "membership", "partition", "grid", "node", "disk", "maps", "sim")
 """Folders whose tests start no process, open no socket and wait for nothing. `run` names the same."""
+SIMULATIONS = "sim"
 SHARE_SPARK = ("archive", "audit", "spark")
 """Folders whose tests share one Java process, and those of a folder its session (`sparks`)."""
 
@@ -22,9 +25,11 @@ def find_group(test: str) -> str | None:
     return "spark" if folder in SHARE_SPARK else file
 
 
-def rank(test: str) -> int:
-    """When the test begins: lower ranks first."""
-    folder = PurePath(test.partition("::")[0]).parent.name
-    if folder not in PURE:
-        return 0
-    return 1 if folder == "sim" else 2
+def arrange(tests: Sequence[str]) -> list[int]:
+    """The order in which tests begin, as their places among these."""
+    folders = [PurePath(test.partition("::")[0]).parent.name for test in tests]
+    with_processes = [place for place, folder in enumerate(folders) if folder not in PURE]
+    histories = [place for place, folder in enumerate(folders) if folder == SIMULATIONS]
+    dealt = [(index / len(kind), place) for kind in (with_processes, histories) for index, place in enumerate(kind)]
+    short = [place for place, folder in enumerate(folders) if folder in PURE and folder != SIMULATIONS]
+    return [place for _, place in sorted(dealt)] + short
