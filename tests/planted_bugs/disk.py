@@ -349,8 +349,11 @@ def acknowledge_without_disk(node: Node) -> None:
 
 
 def leave_with_what_it_holds(node: Node) -> None:
-    """A member whose disk has failed leaves at once, whatever it holds."""
+    """A member whose disk has failed leaves at once, whatever it holds, and its master lets it."""
+    draining = node.coordinator.draining
+    to_hand_over = draining.to_hand_over
     replace(node.grid.disks, "lets_leave", lambda table: node.grid.disks.state is DiskState.FAILED)
+    replace(draining, "to_hand_over", lambda member: 0 if member in draining.without_disk else to_hand_over(member))
 
 
 class _NoneFailed(EligibleMembers):
