@@ -16,6 +16,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.ids import Address
 from phalanx.maps.locks import LOCKS, renew_plan
+from support.interrupts import interrupts_are_raised
 from support.leases import LEASE_S, Renewals
 from support.processes import Cluster, wait_for
 
@@ -354,9 +355,10 @@ def test_a_thread_that_is_interrupted_while_it_waits_is_granted_nothing(cluster:
     with cluster.client() as client, cluster.client() as another:
         with another.lock("a"):
             before = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
-            before.start()
-            with pytest.raises(KeyboardInterrupt):
-                client.lock("a", wait=60).acquire()
+            with interrupts_are_raised():
+                before.start()
+                with pytest.raises(KeyboardInterrupt):
+                    client.lock("a", wait=60).acquire()
             assert not client.lock("a").is_held
             wait_for(lambda: not another.lock("a").status().waiting, "its place is free")
         assert another.lock("a").status().holders == ()
