@@ -387,3 +387,9 @@ def test_what_the_last_ones_have_that_leave_counts_although_their_votes_are_hand
 def test_a_partition_whose_owner_had_not_heard_of_it_begins_at_its_backup() -> None:
     """The power fails when only the master has the first table: its owner's folder knew of no cluster, and the partition waited for it."""
     assert play(draw_options(106, Profile.RESTORED)).faults["accepted restarts"] == 1
+
+
+def test_what_a_removed_backup_has_not_acknowledged_does_not_end_the_owner() -> None:
+    """1. B, the only backup of A, crashes, and the row names it until the majority knows of its removal. 2. A writes. 3. The first copy
+    to another backup began while that write was still at hand."""
+    assert play(draw_options(230, Profile.RESTART)).events["PromotionWaits"]
