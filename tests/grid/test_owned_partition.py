@@ -38,11 +38,13 @@ class Owner:
         self.owned = OwnedPartition(Term(7, 5, A), self.replica, CopyFlow(self.out, 100))
         self.table(backups, 5)
 
-    def table(self, backups: str, version: int, *, reconfirmed: bool = False) -> None:
+    def table(self, backups: str, version: int, *, reconfirmed: bool = False, away: str = "") -> None:
+        """`away`: who was in the row before, and comes back with what it has."""
         row = tuple(lone_id(name) for name in f"A{backups}")
         every = MapPlan(0, MapSettings(BackupCount(6)))
         table = build_table([()] * 7 + [row], [0] * 7 + [version], maps=every)
-        self.owned.follow_table(table, reconfirmed, self.now)
+        gone = tuple(map(lone_id, away))
+        self.owned.follow_table(table, reconfirmed, self.now, gone, len(row) + len(gone))
 
     def write(self, number: int = 0) -> int:
         """A write of a client; its number is the id of the reply to come."""
@@ -143,6 +145,22 @@ def test_a_backup_that_has_less_than_the_log_needs_a_copy() -> None:
     owner.owned.on_link_lost(B, owner.now)
     owner.tell(B, 2)
     assert owner.state(B) is StreamState.COPYING
+
+
+@pytest.mark.rows("DU-62")
+def test_a_backup_to_which_the_first_stream_begins_gets_what_was_kept() -> None:
+    """1. B is away, and what it lacks is kept. 2. The row names it again, and there is no stream to it: nothing is kept any more."""
+    owner = Owner("B")
+    owner.tell(B, 0)
+    owner.ack(B, owner.write())
+    owner.table("", 6, away="B")
+    owner.write()
+    owner.owned.validate()
+    owner.sent(B)
+    owner.table("B", 7)
+    owner.owned.validate()
+    owner.tell(B, 1)
+    assert [message.seq for message in owner.sent(B, m.ReplicatePut)] == [2]
 
 
 def test_a_new_destination_counts_from_the_end_of_its_copy_and_is_in_sync_when_it_has_all() -> None:

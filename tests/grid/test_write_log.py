@@ -30,16 +30,6 @@ def test_what_all_have_is_forgotten() -> None:
 
 
 @pytest.mark.rows("DU-62")
-def test_what_is_left_of_an_earlier_stream_is_gone_when_the_first_one_begins() -> None:
-    """The only backup was removed before it had acknowledged a write: nobody is to get that one."""
-    log = log_of(2)
-    log.begin(2)
-    assert (log.begins, list(log.after(0))) == (2, [])
-    log.add(write(3))
-    log.validate(3, is_plain=False)
-
-
-@pytest.mark.rows("DU-62")
 def test_what_one_lacks_that_is_away_is_kept() -> None:
     log = log_of(4, 5, 6)
     log.keep(4, row=2)

@@ -389,7 +389,7 @@ def test_a_partition_whose_owner_had_not_heard_of_it_begins_at_its_backup() -> N
     assert play(draw_options(106, Profile.RESTORED)).faults["accepted restarts"] == 1
 
 
-def test_what_a_removed_backup_has_not_acknowledged_does_not_end_the_owner() -> None:
-    """1. B, the only backup of A, crashes, and the row names it until the majority knows of its removal. 2. A writes. 3. The first copy
-    to another backup began while that write was still at hand."""
+def test_what_was_kept_is_there_for_a_backup_to_which_no_stream_has_begun() -> None:
+    """1. A keeps what B lacks, which is away. 2. C gets a copy, commits it and crashes, so A's stream to it is over. 3. The table names C,
+    because a removal changes no row before the majority knows of it: A kept nothing any more, and began its log anew behind what it still had."""
     assert play(draw_options(230, Profile.RESTART)).events["PromotionWaits"]

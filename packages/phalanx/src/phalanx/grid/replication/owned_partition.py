@@ -245,10 +245,10 @@ class OwnedPartition:
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
         if away:
             self._keep_for(away, row)
-        else:
-            self._log.follow_row(1 + len(backups))
         if backups and not self.streams:
             self._begin_streams(was_alone=self._of > 0)
+        if not away:
+            self._log.follow_row(1 + len(backups))  # what was kept until now is what the first stream begins with
         self.maps, self._of = table.maps, table.partition_count
         # If a hotter replica is missing, the next one confirms in its place.
         for index, member in enumerate(backups, start=1):

@@ -61,13 +61,8 @@ class WriteLog:
         return self._kept_from != NEVER
 
     def begin(self, seq: int) -> None:
-        """Begin behind a write, unless the log has gone on until now: the first stream is about to begin.
-
-        1. The only backup is removed, and the row names it until the majority knows of that. 2. What it has not acknowledged is still
-        here, and later writes are not: nobody is to get them.
-        """
+        """Begin behind a write, unless the log has gone on until now: the first stream is about to begin."""
         if not self.is_kept:
-            self._writes.clear()
             self.begins = seq
 
     def add(self, write: Mutation) -> None:
