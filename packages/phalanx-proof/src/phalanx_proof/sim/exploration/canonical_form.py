@@ -22,30 +22,9 @@ from phalanx.machine.outbox import Outbox
 CLOCK_START: Millis = 10**12
 FAR_MS: Millis = 10**8
 
-
-class _Kind(enum.Enum):
-    """How a value is written."""
-
-    PLAIN = enum.auto()
-    NUMBER = enum.auto()
-    SEQUENCE = enum.auto()
-    MAPPING = enum.auto()
-    SET = enum.auto()
-    WITHOUT_STATE = enum.auto()
-    """Settings do not change, and the outbox is empty between two inputs."""
-    OBJECT = enum.auto()
-
-
-_TYPES: dict[_Kind, tuple[type, ...]] = {
-    _Kind.PLAIN: (str, bytes, bool, float, type(None), enum.Enum, MembersView),
-    _Kind.NUMBER: (int,),
-    _Kind.SEQUENCE: (tuple, list, deque),
-    _Kind.MAPPING: (dict,),
-    _Kind.SET: (set, frozenset),
-    _Kind.WITHOUT_STATE: (NodeConfig, Outbox),
-}
-"""The first line counts that has a type."""
-_kinds: dict[type, _Kind] = {}
+_PLAIN = (str, bytes, bool, float, type(None), enum.Enum, MembersView)
+_WITHOUT_STATE = (NodeConfig, Outbox)
+"""Settings do not change, and the outbox is empty between two inputs."""
 
 
 def form_of(value: Any, now: Millis) -> Hashable:
@@ -54,28 +33,21 @@ def form_of(value: Any, now: Millis) -> Hashable:
 
 
 def _form(value: Any, now: Millis, seen: dict[int, int]) -> Hashable:
-    kind = _kinds.get(type(value)) or _kind_of(type(value))
-    if kind is _Kind.PLAIN:
-        return value  # type: ignore[no-any-return]
-    if kind is _Kind.NUMBER:
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, int):
         if value < CLOCK_START // 2:
-            return value  # type: ignore[no-any-return]
+            return value
         return ("in", min(value - now, FAR_MS))
-    if kind is _Kind.SEQUENCE:
-        # Most are long, and hold next to nothing: calls for that would be most of the work.
-        return tuple([each if _kinds.get(type(each)) is _Kind.PLAIN else _form(each, now, seen) for each in value])
-    if kind is _Kind.MAPPING:
+    if isinstance(value, tuple | list | deque):
+        return tuple([_form(each, now, seen) for each in value])
+    if isinstance(value, dict):
         return tuple([(_form(key, now, seen), _form(each, now, seen)) for key, each in value.items()])
-    if kind is _Kind.SET:
+    if isinstance(value, set | frozenset):
         return tuple(sorted((_form(each, now, seen) for each in value), key=repr))
-    return None if kind is _Kind.WITHOUT_STATE else _form_of_object(value, now, seen)
-
-
-def _kind_of(of: type) -> _Kind:
-    """Return how values of a type are written, and remember it."""
-    kind = next((kind for kind, types in _TYPES.items() if issubclass(of, types)), _Kind.OBJECT)
-    _kinds[of] = kind
-    return kind
+    if isinstance(value, _WITHOUT_STATE):
+        return None
+    return _form_of_object(value, now, seen)
 
 
 def _form_of_object(value: Any, now: Millis, seen: dict[int, int]) -> Hashable:
