@@ -182,14 +182,20 @@ def test_nobody_gets_the_vote_of_a_master_that_leaves_before_its_disk_knows_to_w
     assert c.views_of("BCDE") == ["BCDE"] * 4
 
 
-def test_a_master_that_is_killed_while_it_leaves_makes_no_second_majority() -> None:
-    """1. A leaves, and only B and C hear of it, which are the majority with its vote. 2. A is killed, and comes back to D and E."""
+def settled(names: str, row: str) -> Cluster:
+    """Members whose disks are quick: the list of all is stable, and one partition has this row."""
     c = Cluster(has_folders=True, seeds="A")
-    for name in "ABCDE":
+    for name in names:
         c.start(name)
         c.advance(1_500)
-    c.assign(rows=["BC"])
+    c.assign(rows=[row])
     c.advance(5_000)
+    return c
+
+
+def test_a_master_that_is_killed_while_it_leaves_makes_no_second_majority() -> None:
+    """1. A leaves, and only B and C hear of it, which are the majority with its vote. 2. A is killed, and comes back to D and E."""
+    c = settled("ABCDE", "BC")
     c.hold("ABC", "DE")
     c.leave("A")
     c.advance(300)
@@ -204,12 +210,7 @@ def test_a_master_that_is_killed_while_it_leaves_makes_no_second_majority() -> N
 
 
 def test_a_master_that_is_killed_before_anybody_hears_that_it_leaves_has_its_vote() -> None:
-    c = Cluster(has_folders=True, seeds="A")
-    for name in "AB":
-        c.start(name)
-        c.advance(1_500)
-    c.assign(rows=["B"])
-    c.advance(5_000)
+    c = settled("AB", "B")
     c.hold("A", "B")
     c.leave("A")
     c.advance(300)

@@ -15,6 +15,7 @@ from phalanx.disk.reading import LogAges, StartTimes
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration
 from phalanx.disk.scanning import LogScan
+from phalanx.grid.replication.restored import RestoredReplicas
 from phalanx.machine.effects import Finished
 from phalanx.node.node import Node
 from phalanx_proof.sim.cluster.folder import SimFolder, SyncUnderWay
@@ -167,28 +168,34 @@ class _KeepsTheNewest(SimFolder):
         super()._remove_before(needed - 1, synced_lsn)
 
 
-class _BeginsClocksAnew(World):
+class _Misreads(World):
+    """A process goes on with something else than what its folder gives."""
+
+    def misread(self, read: RestoredReplicas, host: Host) -> RestoredReplicas:
+        raise NotImplementedError
+
+    def _new_node(
+        self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
+    ) -> Node:
+        if restoration is not None and (read := restoration.kept.restored) is not None:
+            restoration.kept.restored = self.misread(read, host)
+        return super()._new_node(host, this, after, restoration)
+
+
+class _BeginsClocksAnew(_Misreads):
     """A process begins with the clock of its machine, whatever its folder says, and tells nobody what that has reserved."""
 
-    def _new_node(
-        self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
-    ) -> Node:
-        if restoration is not None and (read := restoration.kept.restored) is not None:
-            side = msgspec.structs.replace(read.side, seen_ms=0)
-            restoration.kept.restored = read._replace(side=side, clock=ClockStart(0, 0, host.wall_ms, 0))
-        return super()._new_node(host, this, after, restoration)
+    def misread(self, read: RestoredReplicas, host: Host) -> RestoredReplicas:
+        side = msgspec.structs.replace(read.side, seen_ms=0)
+        return read._replace(side=side, clock=ClockStart(0, 0, host.wall_ms, 0))
 
 
-class _TakesTheReservationAlong(World):
+class _TakesTheReservationAlong(_Misreads):
     """A process goes on behind all that its log has reserved, also where it joins a cluster that runs."""
 
-    def _new_node(
-        self, host: Host, this: MemberId, after: Finished | None, restoration: Restoration | None = None
-    ) -> Node:
-        if restoration is not None and (read := restoration.kept.restored) is not None:
-            ahead = max(read.clock.last_stamp, read.clock.reserved)
-            restoration.kept.restored = read._replace(clock=read.clock._replace(last_stamp=ahead))
-        return super()._new_node(host, this, after, restoration)
+    def misread(self, read: RestoredReplicas, host: Host) -> RestoredReplicas:
+        ahead = max(read.clock.last_stamp, read.clock.reserved)
+        return read._replace(clock=read.clock._replace(last_stamp=ahead))
 
 
 DISK_WORLDS: dict[str, type[World]] = {

@@ -37,7 +37,8 @@ def wait_in_words(wait: RestartWait) -> str:
     """Return for whom the cluster waits, why, and what to do, in one sentence without its end."""
     if wait.clusters:
         several = ", and ".join(
-            f"{', '.join(map(address_of, each))} that of {which}" for each, which in _named(wait.clusters)
+            f"{', '.join(map(address_of, each))} that of {'another one' if number else 'one'}"
+            for number, each in enumerate(wait.clusters)
         )
         return f"nothing is served: the members that are here have the data of several clusters, {several}; stop all but those of one"
     missing = ", ".join(map(address_of, wait.members)) or "members that nobody here knows"
@@ -51,10 +52,6 @@ def wait_in_words(wait: RestartWait) -> str:
         reasons.append(f"no member that is here has all of {counted(wait.lacking, 'partition')}")
     them = "it with its folder" if len(wait.members) == 1 else "them with their folders"
     return f"{said}: {' and '.join(reasons)}; start {them}"
-
-
-def _named(clusters: tuple[tuple[MemberId, ...], ...]) -> list[tuple[tuple[MemberId, ...], str]]:
-    return [(each, "another one" if number else "one") for number, each in enumerate(clusters)]
 
 
 def _moment(at_ms: Millis) -> str:

@@ -111,9 +111,10 @@ class MasterDuties:
     def begin_leaving(self, member: MemberId, request: LeaveRequest, view: MembersView, now: Millis) -> bool:
         """Note that a member asked to leave, and whether it comes back with what it has. Return whether that is new."""
         if request.because_of_disk:
-            is_new = member not in self.leaving and member not in self.without_disk
-            self.without_disk.update({member} - self.leaving)
-            return is_new
+            if self.has_asked(member):
+                return False
+            self.without_disk.add(member)
+            return True
         keeps = request.keeps or self.stops_all
         if member in self.leaving and keeps is (member in self.stopping):
             return False

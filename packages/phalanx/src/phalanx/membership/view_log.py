@@ -37,9 +37,9 @@ class ViewLog:
         still call the list of A alone the last stable one, they wait for A, although they are the majority.
         """
         view, quorum = self._state.view, self._quorum
-        known = view, quorum.footing, len(quorum.left), self._departures.kept
         if quorum.handed_over is not None:
             return self._take_handed_over(*quorum.handed_over)
+        known = view, quorum.footing, len(quorum.left), self._departures.kept
         if view is None or known == self._logged:
             return None
         self._logged = known

@@ -21,7 +21,9 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import Staged
 from phalanx.node.node import Node
 
-_position = attrgetter("epoch", "leader", "seq", "ended", "lineage")
+_POSITION = ("epoch", "leader", "seq", "ended", "lineage")
+_position = attrgetter(*_POSITION)
+_staged = attrgetter("rest", "jobs", "batches", "contents", "pages")
 _journal = attrgetter("origin", "first", "next", "capacity", "max_bytes", "events", "lineages")
 _outcomes = attrgetter("floor", "number", "outcome", "older")
 _contents = attrgetter(
@@ -90,7 +92,7 @@ def compare_replicas(memory: Replica, disk: Replica, now: Millis) -> str:
     An entry whose time is over, and that nobody has removed yet, has in a copy another time that is over.
     """
     if _position(memory) != _position(disk):
-        for what in ("epoch", "leader", "seq", "ended", "lineage"):
+        for what in _POSITION:
             if (here := getattr(memory, what)) != (there := getattr(disk, what)):
                 return f"its {what} is {here!r} in memory and {there!r} in the log"
     for name in _maps_that_are_not_equal(memory, disk):
@@ -105,18 +107,8 @@ def compare_replicas(memory: Replica, disk: Replica, now: Millis) -> str:
 
 def _is_another(memory: Staged, disk: Staged) -> bool:
     """Return whether what is remembered of jobs differs, also in its order."""
-    if not (memory.jobs or memory.batches or memory.contents or memory.pages):
-        return bool(disk.jobs or disk.batches or disk.contents or disk.pages) or memory.rest != disk.rest
-    return _staged(memory) != _staged(disk) or memory.rest != disk.rest
-
-
-def _staged(staged: Staged) -> tuple[list[object], ...]:
-    return (
-        [*staged.jobs.items()],
-        [*staged.batches.items()],
-        [*staged.contents.items()],
-        [*staged.pages.items()],
-    )
+    here, there = _staged(memory), _staged(disk)
+    return here != there or any(list(one) != list(other) for one, other in zip(here[1:], there[1:], strict=True))
 
 
 def _maps_that_are_not_equal(memory: Replica, disk: Replica) -> list[str]:

@@ -14,6 +14,7 @@ one: B is to merge p, and A, which is back, has nothing of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 
 from phalanx.common.departure import Departures
 from phalanx.common.errors import UsageError
@@ -199,8 +200,10 @@ class DormantPartitions:
 
         1. C hangs, and is out of the row. 2. B, the only holder, ends. 3. C goes on, and its process has what it had before that.
         """
-        several = [each for orphans in self._orphans.values() for each in orphans]
-        return {p for each in several for p in (each.partitions if each.is_as_read else _stored_in(each))}
+        found = set[int]()
+        for each in chain.from_iterable(self._orphans.values()):
+            found.update(each.partitions if each.is_as_read else (position.partition for position in each.positions))
+        return found
 
     def _to_merge(
         self, confirming: int, back: Collection[Address], but: Collection[int], claims: Collection[Claims]
@@ -223,11 +226,6 @@ class DormantPartitions:
                     if is_all or _are_all_back(dormant[p], back):
                         found.setdefault(p, (member, each.former))
         return found
-
-
-def _stored_in(orphans: DormantOrphans) -> list[int]:
-    """Return the partitions of which something is stored in these orphans."""
-    return [position.partition for position in orphans.positions]
 
 
 def _absent(slots: Slots, present: Collection[MemberId]) -> tuple[MemberId, ...]:
