@@ -2,6 +2,7 @@
 
 from phalanx.common.ids import Address, member_id
 from phalanx.common.restart_wait import RestartWait, wait_in_words
+from phalanx.reports.partitions import wait_as_object
 
 B, C = member_id(Address("10.0.0.2:5701"), "b"), member_id(Address("10.0.0.3:5701"), "c")
 AT_MS = 1_764_241_334_567
@@ -43,3 +44,11 @@ def test_several_clusters_are_named_by_their_members() -> None:
         "nothing is served: the members that are here have the data of several clusters, 10.0.0.2:5701 that of one, and "
         "10.0.0.3:5701 that of another one; stop all but those of one"
     )
+
+
+def test_programs_are_given_the_members_of_each_cluster() -> None:
+    mixed, missing = (wait_as_object(RestartWait((), 0, True, 0, clusters)) for clusters in [((B,), (C,)), ()])
+    assert mixed is not None
+    assert missing is not None
+    assert mixed["clusters"] == [["10.0.0.2:5701"], ["10.0.0.3:5701"]]
+    assert missing["clusters"] == []

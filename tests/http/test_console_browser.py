@@ -374,6 +374,7 @@ def test_who_is_awaited_after_a_restart_and_how_disks_do_is_shown(served: Served
     cluster = cluster_of(names) | {
         "restart_wait": {
             "said": said, "members": [missing], "lacking": 90, "lacks_majority": False, "last_seen": int(time.time() * 1000) - 120_000,
+            "clusters": [],
         },
         "against_ready": [said],
     }  # fmt: skip
@@ -393,6 +394,28 @@ def test_who_is_awaited_after_a_restart_and_how_disks_do_is_shown(served: Served
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     if folder := os.environ.get("CONSOLE_SHOTS"):
         page.screenshot(path=f"{folder}/awaited-{width}.png", full_page=True)
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1500])
+def test_members_with_the_data_of_several_clusters_are_shown_by_cluster(
+    served: Served, browser: Browser, width: int
+) -> None:
+    names = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
+    told = {
+        "said": "nothing is served", "members": [], "lacking": 0, "lacks_majority": True, "last_seen": None,
+        "clusters": [names[:2], names[2:]],
+    }  # fmt: skip
+    page = looking_at(
+        browser, served, {"cluster": cluster_of(names) | {"restart_wait": told, "against_ready": []}}, width
+    )
+    expect(page.locator("#verdict.bad")).to_contain_text("has the data of 2 clusters: nothing is served")
+    expect(page.locator("#awaited-title")).to_contain_text("Has the data of 2 clusters")
+    listed = page.get_by_role("region", name="Has the data of 2 clusters").locator("li")
+    expect(listed).to_have_text(["… 127.0.0.1:1, 127.0.0.1:2", "… 127.0.0.1:3"])
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if folder := os.environ.get("CONSOLE_SHOTS"):
+        page.screenshot(path=f"{folder}/several-{width}.png", full_page=True)
     page.context.close()
 
 

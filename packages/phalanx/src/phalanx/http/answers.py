@@ -31,6 +31,12 @@ class AwaitedRestart(TypedDict):
     lacking: Annotated[Count, Meta(description="Partitions that no present member has as a whole.")]
     lacks_majority: Annotated[bool, Meta(description="Whether the majority of the last stable list is not back.")]
     last_seen: int | None
+    clusters: Annotated[
+        list[list[str]],
+        Meta(
+            description="If members have the data of several clusters: those of each. All but those of one are to be stopped."
+        ),
+    ]
 
 
 class Disk(TypedDict):

@@ -55,6 +55,7 @@ def wait_as_object(wait: RestartWait | None) -> dict[str, Any] | None:
         "lacking": wait.lacking,
         "lacks_majority": wait.lacks_majority,
         "last_seen": wait.seen_ms or None,
+        "clusters": [[address_of(each) for each in members] for members in wait.clusters],
     }
 
 

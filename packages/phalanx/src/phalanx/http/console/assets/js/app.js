@@ -39,7 +39,10 @@ export function verdict(state) {
   if (state.link === "lost") return { level: "bad", mark: "✕", said: `no word of this member for ${span(now() - state.lostAt)}` };
   if (!cluster) return { level: "wait", mark: "…", said: "asking this member" };
   if (!cluster.master) return { level: "bad", mark: "✕", said: "this member is in no cluster" };
-  if (cluster.restart_wait) return { level: "bad", mark: "…", said: `waits for ${counted(cluster.restart_wait.members.length, "member")}: nothing is served` };
+  if (cluster.restart_wait) {
+    const { members, clusters } = cluster.restart_wait;
+    return { level: "bad", mark: "…", said: `${clusters.length ? `has the data of ${clusters.length} clusters` : `waits for ${counted(members.length, "member")}`}: nothing is served` };
+  }
   const lost = safety && safety.losses ? safety.losses.unacknowledged_losses.length : 0;
   if (lost) return { level: "bad", mark: "✕", said: `${counted(lost, "loss", "losses")} that no operator has acknowledged` };
   if (cluster.suspicions.length) {

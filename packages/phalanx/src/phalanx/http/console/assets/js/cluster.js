@@ -41,6 +41,8 @@ export function Cluster({ state }) {
 
 /** The members that a cluster waits for which was switched off. @param {{ wait: import("./types").RestartWait }} props */
 function Awaited({ wait }) {
+  if (wait.clusters.length) return html`<section class="card" aria-labelledby="awaited-title"><h2 id="awaited-title">Has the data of ${wait.clusters.length} clusters <small>nothing is served until all but those of one are stopped</small></h2>
+    <ul class="plain">${wait.clusters.map((each) => html`<li key=${each.join()} class="warn-text">… ${each.join(", ")}</li>`)}</ul></section>`;
   return html`<section class="card" aria-labelledby="awaited-title"><h2 id="awaited-title">Waits for ${counted(wait.members.length, "member")} <small>nothing is served until then</small></h2>
     <ul class="plain">${wait.members.map((each) => html`<li key=${each} class="warn-text">… ${each}${wait.last_seen ? `, last seen ${span(now() - wait.last_seen)} ago` : ""}: start it with its folder</li>`)}</ul>
     <p class="note">${capital(wait.said)}.</p></section>`;

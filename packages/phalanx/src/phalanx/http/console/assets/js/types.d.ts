@@ -15,7 +15,9 @@ export interface Disk {
   state: string; why: string; unsynced_bytes: number; unsynced_ms: number; log_bytes: number; segments: number; room_bytes: number;
 }
 export interface Suspicion { by: string; of: string; reason: string }
-export interface RestartWait { said: string; members: string[]; lacking: number; lacks_majority: boolean; last_seen: number | null }
+export interface RestartWait {
+  said: string; members: string[]; lacking: number; lacks_majority: boolean; last_seen: number | null; clusters: string[][];
+}
 export interface Cluster {
   at: number; this: string; against_ready: string[]; view_version: number; table_version: number; master: string | null;
   restart_wait: RestartWait | null; members: Member[]; suspicions: Suspicion[]; late: string[];
