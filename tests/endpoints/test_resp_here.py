@@ -24,6 +24,7 @@ from phalanx.common.map_settings import MapSettings
 from phalanx.endpoints.protocol import SendBytes, SendRequest, effects_of
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replication import leader
+from phalanx.grid.replication.leader import CarriedOut, CommandBytes
 from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.replica_log import ReplicaLog
@@ -162,6 +163,12 @@ def play(states: Sequence[str], pieces: Sequence[bytes], *, has_log: bool = Fals
         return runner.run(run())
 
 
+def carry_out(member: Member, data: bytes, start: int, most: int, most_bytes: int, nil: bytes) -> CarriedOut | None:
+    """Let a member carry out commands from their bytes."""
+    commands = CommandBytes(data, start, most, most_bytes, nil)
+    return member.machine.grid.local.carry_out(MAP, commands, member.cluster.now)
+
+
 def is_same(states: Sequence[str], pieces: Sequence[bytes]) -> None:
     for has_log in (False, True):
         in_native_code = play(states, pieces, has_log=has_log)
@@ -219,7 +226,7 @@ def test_what_is_plain_is_carried_out_from_its_bytes_and_nothing_else_is() -> No
     async def run() -> None:
         for state in STATES:
             member = Member([state] * COUNT)
-            assert member.machine.grid.local.carry_out(MAP, data, len(data), 9, 99, b"_") == (
+            assert carry_out(member, data, len(data), 9, 99, b"_") == (
                 len(data),
                 b"",
                 0,
@@ -228,15 +235,15 @@ def test_what_is_plain_is_carried_out_from_its_bytes_and_nothing_else_is() -> No
                 0,
                 -1,
             )
-            done = member.machine.grid.local.carry_out(MAP, data, 0, 9, 99, b"_")
+            done = carry_out(member, data, 0, 9, 99, b"_")
             assert done is not None
             if state == "plain":
                 assert done == (len(data), b"+OK\r\n$1\r\n5\r\n:6\r\n$1\r\n6\r\n", 2, 1, 1, 0, -1)
-                assert member.machine.grid.local.carry_out(MAP, data, 0, 2, 99, b"_")[2:5] == (1, 1, 0)  # type: ignore[index]
-                assert member.machine.grid.local.carry_out(MAP, data, 0, 9, 1, b"_")[2:5] == (0, 1, 0)  # type: ignore[index]
+                assert carry_out(member, data, 0, 2, 99, b"_")[2:5] == (1, 1, 0)  # type: ignore[index]
+                assert carry_out(member, data, 0, 9, 1, b"_")[2:5] == (0, 1, 0)  # type: ignore[index]
             elif state in ("absent", "ordered", "journal", "tombstones", "expired", "expiring", "elsewhere"):
                 assert done[0] == 0, state
-            nothing = member.machine.grid.local.carry_out(MAP, command(b"GET", b"no such key"), 0, 9, 99, b"_\r\n")
+            nothing = carry_out(member, command(b"GET", b"no such key"), 0, 9, 99, b"_\r\n")
             assert nothing is not None
             assert nothing[1] == (b"" if state == "elsewhere" else b"_\r\n")
 
@@ -254,7 +261,7 @@ def test_a_log_gets_what_was_set_from_the_bytes_of_commands() -> None:
         member = Member(["plain"] * COUNT, has_log=True)
         log = member.node.grid.leader.log
         assert log is not None
-        done = member.machine.grid.local.carry_out(MAP, data, 0, 9, 99, b"_")
+        done = carry_out(member, data, 0, 9, 99, b"_")
         assert done is not None
         assert done[2:5] == (1, 2, 1)
         taken = log.take()
@@ -267,7 +274,7 @@ def test_a_log_gets_what_was_set_from_the_bytes_of_commands() -> None:
         assert [value[STAMP_BYTES:] for value in values] == [to_data(b"5"), to_data(b"6"), to_data(b"x")]
         stamps = [value[:STAMP_BYTES] for value in values]
         assert stamps == sorted(set(stamps))
-        assert member.machine.grid.local.carry_out(MAP, command(b"GET", KEYS[0]), 0, 9, 99, b"_") is not None
+        assert carry_out(member, command(b"GET", KEYS[0]), 0, 9, 99, b"_") is not None
         assert log.take() is None
 
     asyncio.run(run())
@@ -321,9 +328,9 @@ def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
         else:
             grid.memory.alone_until = 0
         for name, rest in ((b"SET", [b"5"]), (b"INCR", [])):
-            done = member.machine.grid.local.carry_out(MAP, command(name, KEYS[0], *rest), 0, 9, 99, b"_")
+            done = carry_out(member, command(name, KEYS[0], *rest), 0, 9, 99, b"_")
             assert done is None or done[0] == 0
-        read = member.machine.grid.local.carry_out(MAP, command(b"GET", b"none"), 0, 9, 99, b"_\r\n")
+        read = carry_out(member, command(b"GET", b"none"), 0, 9, 99, b"_\r\n")
         assert (read is None) is (what in ("counts_reads", "asleep", "watched"))
 
     asyncio.run(run())

@@ -24,6 +24,7 @@ from phalanx.endpoints.protocol import (
     GridAccess,
     Made,
 )
+from phalanx.grid.replication.leader import CommandBytes
 from phalanx.maps.map_plans import MapPlans
 from phalanx.node.local_access import There
 from phalanx_protocols.redis_functions import hash_of
@@ -85,6 +86,8 @@ class RespConnection:
         """The commands of a transaction; None: there is none."""
         self._failures = 0
         self._reader = CommandReader(MAX_STRANGER_BYTES, MAX_STRANGER_ARGUMENTS, MAX_STRANGER_LINE_BYTES)
+        self._is_fed = False
+        """Whether the reader can hold bytes; False only if it has none."""
         self._received_bytes = 0
         """How many bytes have come before the client was admitted."""
         self._until_s = 0.0
@@ -142,9 +145,11 @@ class RespConnection:
         order = self._order
         if not self._is_over:
             next_ones = 0
-            if self._is_at_rest and not order.effects and self._reader.is_empty:
+            # `_is_at_rest`, without its call: asked for each command that comes alone.
+            is_at_rest = not (order.slots or self._commands) and self.queue is None and self.is_admitted
+            if is_at_rest and not order.effects and not self._is_fed:
                 self.now = self.used_at = now
-                end, count = self._run_local_commands(data, 0)
+                end, count = self._run_local_commands(data, 0, now)
                 if count:
                     if end == len(data):
                         answers, order.out_bytes = order.out.pop(), 0
@@ -154,6 +159,7 @@ class RespConnection:
             if not self.is_admitted:
                 self._received_bytes += len(data)
             self._reader.feed(data)
+            self._is_fed = True
             if not self._is_blocked:
                 self._go_on(now, next_ones)
         return order.take()
@@ -317,6 +323,7 @@ class RespConnection:
             self._order.answer(error(f"ERR Protocol error: {broken}"))
             self.close(f"its bytes are not a command of Redis: {broken}")
         self.there = -1  # it can wait for long
+        self._is_fed = not self._reader.is_empty
         if self._decoded is not None and not self.has_more:
             self._decoded = None
 
@@ -330,13 +337,12 @@ class RespConnection:
             self._order.answer(error(f"ERR a client sends at most {bounds} before it shows the token: AUTH first"))
             self.close(f"it sent more than {bounds}, and has not shown the token")
 
-    def _run_local_commands(self, data: bytes, start: int) -> tuple[int, int]:
+    def _run_local_commands(self, data: bytes, start: int, now: Millis | None = None) -> tuple[int, int]:
         """Let the member carry out commands from bytes, where nothing is before them. Return where the next one begins, and how many
-        were done."""
-        order = self._order
-        done = self.grid.local.carry_out(
-            self.map, data, start, MOST_HERE, TURN_BYTES - order.out_bytes, NIL[self.protocol]
-        )
+        were done. `now`: None if time has passed since it was read."""
+        order, local = self._order, self.grid.local
+        commands = CommandBytes(data, start, MOST_HERE, TURN_BYTES - order.out_bytes, NIL[self.protocol])
+        done = local.carry_out(self.map, commands, local.now() if now is None else now)
         if done is None:
             return start, 0
         end, answers, gets, sets, increments, last, self.there = done

@@ -217,16 +217,13 @@ class LocalAccess:
             raise IndeterminateWrite(MEMBER_STOPPED) from error
         return made if made.then is not Effect.REMOVED else found.number
 
-    def carry_out(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
+    def carry_out(self, name: str, commands: CommandBytes, now: Millis) -> CarriedOut | None:
         """Carry out commands of a Redis client from its bytes, as far as `get`, `put` and `update` would do them.
 
-        At most `most` commands, and until there are `most_bytes` of answers. `nil`: the answer of a key without a
-        value. Return None if each command must be looked at by itself.
+        `now`: as `self.now()` has just said. Return None if each command must be looked at by itself.
         """
         node = self.node
-        if node is None or not node.serves(now := self.now()):
+        if node is None or not node.serves(now):
             return None
         grid = node.grid
         rules, guard = grid.ownership.rules, grid.guard
@@ -237,7 +234,6 @@ class LocalAccess:
         waits = leader.log is not None and leader.waits_for_sync(name, now)
         may_write = may_write and (not waits or self._holds_for(leader))
         try:
-            commands = CommandBytes(data, start, most, most_bytes, nil)
             done = leader.commit_commands(name, commands, now, may_write=may_write)
         except BaseException as error:
             self.fail(error)

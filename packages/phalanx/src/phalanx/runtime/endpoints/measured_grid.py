@@ -11,8 +11,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, ParamSpec, TypeVar
 
-from phalanx.common.ids import Lost, MemberId
-from phalanx.grid.replication.leader import CarriedOut
+from phalanx.common.ids import Lost, MemberId, Millis
+from phalanx.grid.replication.leader import CarriedOut, CommandBytes
 from phalanx.node.local_access import LocalAccess
 from phalanx.runtime.connections.call_statistics import CallStatistics
 from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
@@ -90,11 +90,9 @@ class CountedAccess(LocalAccess):
     swap = _counted(LocalAccess.swap, UpdateValue)
     update = _counted(LocalAccess.update, UpdateValue)
 
-    def carry_out(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
+    def carry_out(self, name: str, commands: CommandBytes, now: Millis) -> CarriedOut | None:
         began_s = perf_counter()
-        done = super().carry_out(name, data, start, most, most_bytes, nil)
+        done = super().carry_out(name, commands, now)
         if done is not None and (total := sum(done[2:5])):
             each_s = (perf_counter() - began_s) / total
             for kind, count in zip((Get, Put, UpdateValue), done[2:5], strict=True):
