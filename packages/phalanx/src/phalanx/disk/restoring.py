@@ -131,7 +131,11 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
         disk_failed=known.disk_failed,
     )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()
-    kept.restored = RestoredReplicas(replay.replicas, side, clock, count)
+    waiting = kept.sides.get(known.members[0]) if known.members else None
+    later = frozenset(
+        p for p in replay.replicas if waiting is not None and waiting.has_held(p % waiting.partition_count)
+    )
+    kept.restored = RestoredReplicas(replay.replicas, side, clock, count, later)
     past = FormerIncarnation(
         members=_members_of(replay, footing),
         has_started=True,

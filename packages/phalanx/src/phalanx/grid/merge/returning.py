@@ -36,7 +36,7 @@ class ReturningReplicas:
     ) -> None:
         """`on_taken`: is told which replica a side has no more."""
         self._kept = kept
-        self._incoming = follower.incoming
+        self._follower = follower
         self._log = log
         self._on_taken = on_taken
         self.look_at: Millis | None = None
@@ -61,7 +61,7 @@ class ReturningReplicas:
         """Return what does not come back, if it is time to look."""
         if self.look_at is None or now < self.look_at:
             return ()
-        is_quiet = not self._incoming.open
+        is_quiet = not self._follower.incoming.open
         if is_quiet and self._was_quiet:
             return self.end()
         self._was_quiet, self.look_at = is_quiet, now + LOOK_EVERY_MS
@@ -82,6 +82,8 @@ class ReturningReplicas:
             replica = kept.replica
             is_enough = 0 <= start.log_begins <= replica.seq
             if is_enough and is_prefix(replica.lineage, replica.seq, start.lineage, start.seq):
+                # What was read last has a later replica of the partition: it waits for the table, or for a merge, in the place of this one.
+                self._follower.as_read.set_aside({partition})
                 del side.replicas[partition]
                 self._log.add(KeptTakenBack(side.former, partition))
                 self._on_taken(side, partition, now)

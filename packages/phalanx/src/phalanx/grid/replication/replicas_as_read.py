@@ -62,8 +62,8 @@ class ReplicasAsRead:
         self.awaited, aside = self.awaited.without(partitions, self._log)
         for partition in partitions:
             del self._replicas[partition]
-        if aside.replicas:
-            self._aside.append(aside)
+        if aside:
+            self._aside += aside
             self._out.tell(ReplicasSetAside())
 
     def follow_table(self, table: PartitionTable) -> None:

@@ -39,6 +39,8 @@ class RestoredReplicas(NamedTuple):
     """How the clock of the grid goes on."""
     partition_count: int = 0
     """Of how many partitions the replicas are; 0: unknown."""
+    later: frozenset[int] = frozenset()
+    """Partitions of which the incarnation that has the table waits with another replica for a merge: these are of a later one."""
 
     def configure(self, config: NodeConfig) -> NodeConfig:
         """Return the settings with which these replicas are used: they can have been divided since the process began."""
@@ -71,18 +73,30 @@ class RestoredReplicas(NamedTuple):
         side = msgspec.structs.replace(self.side, positions=positions)
         return self._replace(replicas=replicas, side=side)
 
-    def without(self, partitions: Set[int], log: ReplicaLog) -> tuple[RestoredReplicas, SetAside]:
+    def without(self, partitions: Set[int], log: ReplicaLog) -> tuple[RestoredReplicas, list[SetAside]]:
         """Return what is left without some replicas, and these, which are set aside."""
-        table = self.side.table or unassigned_table(self.partition_count)
-        aside = {partition: self.replicas[partition] for partition in sorted(partitions)}
-        former = self.side.formers[0] if self.side.formers else self.side.history.voter
-        for partition in [partition for partition, replica in aside.items() if not replica.has_data]:
-            del aside[partition]
+        for partition in sorted(partition for partition in partitions if not self.replicas[partition].has_data):
             log.add(ReplicaDropped(partition))
-        if aside:
-            log.add(ReplicasKept(former, self.clock.last_stamp, table, tuple(aside), is_as_read=True))
-        left = self.only(self.replicas.keys() - partitions)
-        return left, SetAside(former, table, aside, self.clock.last_stamp)
+        aside = [each for each in self._by_former(partitions) if each.replicas]
+        for each in aside:
+            log.add(ReplicasKept(each.former, each.ended, each.table, tuple(each.replicas), is_as_read=True))
+        return self.only(self.replicas.keys() - partitions), aside
+
+    def _by_former(self, partitions: Set[int]) -> tuple[SetAside, SetAside]:
+        """Return those of some partitions in which something is stored, by the incarnations that have written them.
+
+        1. B's replica of p is set aside, because it has what the cluster has not. 2. B gets a copy of p, and is killed before it has a
+        table. 3. B comes back: both replicas of p are in its folder, and neither is instead of the other.
+        """
+        held = {p: self.replicas[p] for p in sorted(partitions) if self.replicas[p].has_data}
+        table = self.side.table or unassigned_table(self.partition_count)
+        formers = self.side.formers or (self.side.history.voter,)
+        earlier = {partition: replica for partition, replica in held.items() if partition not in self.later}
+        later = {partition: replica for partition, replica in held.items() if partition in self.later}
+        # Who else held them then is unknown.
+        without_rows = msgspec.structs.replace(table, rows=((),) * table.partition_count)
+        ended = self.clock.last_stamp
+        return SetAside(formers[0], table, earlier, ended), SetAside(formers[-1], without_rows, later, ended)
 
     def divided_for(self, table: PartitionTable, former_count: int, log: ReplicaLog) -> RestoredReplicas | None:
         """Return the parts of what a table waits for that has more partitions, divided at once; None: it waits for nothing.
@@ -104,7 +118,8 @@ class RestoredReplicas(NamedTuple):
         if known is not None:
             known = msgspec.structs.replace(known, dormancy=()).with_partition_count(table.partition_count)
         side = msgspec.structs.replace(self.side, table=known, positions=positions_of(parts))
-        return RestoredReplicas(parts, side, self.clock, table.partition_count)
+        later = frozenset(partition for partition in parts if partition % former_count in self.later)
+        return RestoredReplicas(parts, side, self.clock, table.partition_count, later)
 
     def _awaited_in(self, table: PartitionTable) -> Set[int]:
         formers = frozenset(self.side.formers)
