@@ -107,6 +107,24 @@ def test_a_segment_that_is_missing_is_damage() -> None:
     assert scan({**image, 1: None}, STORE).damages[0].reason == "segment 1 cannot be read"
 
 
+@pytest.mark.rows("DU-17")
+def test_a_synced_segment_that_is_gone_is_damage_also_where_only_prepared_ones_follow() -> None:
+    writer = written()
+    writer.roll()
+    writer.append(1, 40)
+    writer.sync()
+    image = writer.disk.latest()
+    assert scan(image, STORE).unused == (3,)
+    del image[2]
+    found = scan(image, STORE)
+    assert [(each.segment, each.reason, each.lsn) for each in found.damages] == [
+        (1, "the later segment 2 is missing", 8)
+    ]
+    assert found.end is None
+    del image[1]
+    assert [each.reason for each in scan(image, STORE).damages] == ["segment 1 is missing"]
+
+
 @pytest.mark.rows("D-20")
 def test_a_segment_that_is_shorter_than_it_was_is_damage() -> None:
     """As in a snapshot of a volume that has files of different moments."""

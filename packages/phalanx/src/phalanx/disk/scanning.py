@@ -260,7 +260,9 @@ class _Reader:
     def _judge_nothing(self) -> None:
         """Judge a log of which no segment begins."""
         files = self._files
-        broken, content = files.find_broken(-1), files.content_after(-1)
+        content = files.content_after(-1)
+        # Where something was written, those before it perhaps went long ago.
+        broken = files.find_broken(min(files.present) - 1 if content else 0)
         if broken is not None:
             self._damages.append(LogDamage(broken, 0, f"segment {broken} {files.reason_of_gap(broken)}", 1, None))
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from typing import NamedTuple
 
@@ -95,8 +95,22 @@ class SegmentSet:
         return [segment for each, segment in self.valid.items() if each > number and segment.has_content]
 
     def find_broken(self, after: int) -> int | None:
-        """Return the first segment with a greater number whose head is broken."""
-        return next((number for number in self.broken if number > after), None)
+        """Return the first segment with a greater number whose head is broken, or that is gone while a later one is there.
+
+        Segments are made in the order of their numbers, and of those behind one that counts none goes before a later one is synced. So a
+        prepared one tells that there were those before it.
+        """
+        for expected, number in enumerate(sorted(each for each in self.present if each > after), after + 1):
+            if number != expected:
+                return expected
+            if number in self.broken:
+                return number
+        return None
+
+    @property
+    def present(self) -> Set[int]:
+        """Return the numbers of all that are there."""
+        return self.valid.keys() | self.broken.keys() | self.zeros
 
     def synced_lsn(self, since: int) -> int:
         """Return the greatest lsn that any valid block of this segment, or of one with a greater number, says is synced."""

@@ -118,7 +118,7 @@ class SimFolder(SimDisk):
         self._member = MemberId("")
         """The incarnation that has begun the segment."""
         self._writer: LogWriter
-        self._unused: tuple[int, ...] = ()
+        self._unused: list[int] = []
         self._first: list[LogRecord] = []
         self._head: SegmentHead | None = None
         """Of the segment that is appended to; None: this start has not begun one."""
@@ -284,6 +284,8 @@ class SimFolder(SimDisk):
         self.files.end_sync(sync.places)
         self.synced_lsn = sync.lsn
         self.log.note_synced(sync.lsn)
+        while self._unused:
+            self.files.remove(self._unused.pop())
         needed = self._writer.note_synced(sync.lsn)
         if needed is not None:
             self._remove_before(needed, sync.lsn)
@@ -411,7 +413,7 @@ class SimFolder(SimDisk):
         restoration = self.restore(replay, find_clock_start(found, replay, at), first)
         appended = first.take()
         self._first = appended.records if appended is not None else []
-        self._unused = found.unused
+        self._unused = list(found.unused)
         owner = LogOwner(0, cluster, "sim", at.boot_id)
         self._writer = LogWriter(owner, store, found, replay.index, DISK_LAG_MS)
         self.log = self._writer.log
@@ -441,11 +443,9 @@ class SimFolder(SimDisk):
         """Begin the log of the process that has read the folder. Raises `Crash`."""
         self._dirty_since, self._shown = now, times.mono_ms
         self._begin_segment(member, times)
-        for number in self._unused:
-            self.files.remove(number)
         for record in self._first:
             self.log.add(record.body, to_copy=record.to_copy)
-        self._first, self._unused = [], ()
+        self._first = []
         self.write(now, times)
 
     def why_too_long(self, lsn: int) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from phalanx.common.disk_state import DiskState
@@ -176,6 +176,11 @@ class DiskLog:
     def unlink_before(self, number: int) -> None:
         """Let all segments with smaller numbers be removed soon, also those that were there before; never one that is in use."""
         self._shared.unlink_before(number)
+
+    def unlink_unused(self, numbers: Collection[int]) -> None:
+        """Let segments be removed soon that an earlier process has prepared, and to which nothing was written."""
+        self._upkeep.unused = numbers
+        self._shared.work.set()
 
     def keep_reserve(self, size: int) -> None:
         """Say how many bytes the log will need for what must be written, such as the largest replica's copy. `FULL` begins above that."""

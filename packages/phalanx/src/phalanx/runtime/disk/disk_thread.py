@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from phalanx.common.memory import format_bytes
@@ -120,6 +120,8 @@ class UpkeepThread:
         self._segments = segments
         self._limits = limits
         self._unlinked_before = 0
+        self.unused: Collection[int] = ()
+        """Segments that an earlier process has prepared, and that can go. Any thread can set it."""
 
     def run(self) -> None:
         """Work until the log is over. It works at once when there is something to do, and looks again after a pause."""
@@ -152,6 +154,11 @@ class UpkeepThread:
             self.calls.end()
 
     def _unlink(self) -> None:
+        unused, self.unused = self.unused, ()
+        for number in unused:
+            self.calls.begin(f"removing {segment_name(number)} in {self._folder.segments_path}")
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(self._segments, segment_name(number))
         limit = self._shared.unlink_limit
         if limit > self._unlinked_before:
             self.calls.begin(f"removing segments in {self._folder.segments_path}")

@@ -40,7 +40,7 @@ from phalanx.runtime.disk.disk_thread import DiskLimits
 from phalanx.runtime.disk.files import REAL_FILES, Files
 from phalanx.runtime.disk.folder_lock import read_boot_id
 from phalanx.runtime.disk.reading_progress import ReadingProgress
-from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment, segment_name
+from phalanx.runtime.disk.segment_files import SEGMENT_BYTES, DiskLogFailed, read_segment
 from phalanx.runtime.disk.stored_log import boot_of
 from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.wire.disk_records import LogRecord, SegmentStart
@@ -180,9 +180,6 @@ class MemberDisk:
         self._begin_segment(self._disk, self._disk.start(self._make_head, self.log.last_lsn))
         with contextlib.suppress(OSError):  # what is written next shows whether the disk works
             self._folder.note_log()
-        for number in self._unused:
-            with contextlib.suppress(OSError):  # prepared by an earlier process, and nothing was written to it
-                self._folder.files.unlink(self._folder.segments_descriptor, segment_name(number))
         for record in self._first:
             self.log.add(record.body, to_copy=record.to_copy)
         self._first = []
@@ -309,7 +306,13 @@ class MemberDisk:
         self.syncs.note(seconds)
         self._user.tell_synced(lsn)
         needed = self._writer.note_synced(lsn)
-        if needed is not None and self._disk is not None:
+        if self._disk is None:
+            return
+        if self._unused:
+            # Not before: a gap in the numbers tells that synced segments are gone.
+            self._disk.unlink_unused(self._unused)
+            self._unused = ()
+        if needed is not None:
             self._disk.unlink_before(needed)
 
     def on_disk_state(self, state: DiskState, why: str) -> None:
