@@ -5,8 +5,8 @@ keys of one owner, two on the way at a time, with the pacing of migrations. A ba
 of an owner, which has replicated what it took of it. A batch that is refused, lost or not answered is sent again, to
 the owner of its keys at that time. Keys are hashed anew if the cluster has another number of partitions.
 
-A member that is to leave first sends its orphaned replicas. It leaves when no batch was acknowledged for
-`LEAVE_AFTER_MS`.
+A member that is to leave first sends its orphaned replicas. If an operator waits for that, it leaves when no batch was
+acknowledged for `LEAVE_AFTER_MS`; because of its disk it leaves only when others have them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from math import gcd
 import msgspec
 
 from phalanx.codec.hashing import children_of, partitions_of
-from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.ids import NEVER, MemberId, Millis, address_of
 from phalanx.common.versions import LOOKUPS_FROM
 from phalanx.grid.merge.handing_on import keep_what_is_held
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, set_aside
@@ -48,7 +48,7 @@ RETRY_PAUSE_MS = 50
 UNHEARD_AFTER_MS = 5_000
 """A batch without an answer for so long is sent again."""
 LEAVE_AFTER_MS = 20_000
-"""A member that is to leave goes when no owner has acknowledged a batch for so long."""
+"""A member that an operator has told to leave goes when no owner has acknowledged a batch for so long."""
 
 
 class DataMerging:
@@ -82,7 +82,7 @@ class DataMerging:
         self._begin_at: Millis | None = None
         """When to begin to merge more replicas, because one has ended; None: none has since that was done."""
         self.leave_by: Millis | None = None
-        """When this member leaves at the latest; None: it is not to leave, or was allowed to."""
+        """When this member leaves at the latest; `NEVER`: not before others have all; None: it is not to leave, or was allowed to."""
         self._by_operator = False
         """Whether an operator has told it to leave; else it leaves because of its disk."""
         self.alarm = Alarm(self, others_follow=True)
@@ -187,8 +187,9 @@ class DataMerging:
         self._by_operator = self._by_operator or not because_of_disk
         if not self.orphaned:
             self._tell_merged()
-        elif self.leave_by is None:
-            self.leave_by = now + LEAVE_AFTER_MS
+        elif self.leave_by is None or (self.leave_by == NEVER and self._by_operator):
+            # Nobody waits for a member with a failed disk, and what it has is nowhere else.
+            self.leave_by = now + LEAVE_AFTER_MS if self._by_operator else NEVER
             self._leave_all_to_others(self.returning.end(), now)
             self._takes_over_at = min(self._takes_over_at, now)
             self._ask_at = now
@@ -448,7 +449,7 @@ class DataMerging:
         """End a request that the owner has acknowledged, and send the next one of its replica."""
         sending = handed.sending
         del self._open[handed.id], sending.on_the_way[handed.id]
-        if self.leave_by is not None:
+        if self.leave_by is not None and self._by_operator:
             self.leave_by = now + LEAVE_AFTER_MS
         if len(sending.on_the_way) < ON_THE_WAY:
             self._plan_next(sending, now)
