@@ -265,6 +265,9 @@ def test_who_took_over_from_a_holder_that_left_goes_on_and_journals_with_it() ->
         (3475, Profile.OUTAGE),  # an operator accepted a view, and the side that had the majority came back later
         (3621, Profile.OUTAGE),  # as 3475, and the other side was there before
         (3858, Profile.OUTAGE),  # all keys were read at last while the network was in two parts
+        (340, Profile.OUTAGE),  # a member had yet to hear that another one, behind a cut, had gone on alone
+        # A row named a member behind a cut until the majority knew that it was gone.
+        pytest.param(362, Profile.OUTAGE, marks=pytest.mark.long),
     ],
 )
 def test_what_a_checker_took_for_a_violation_is_none(seed: int, profile: Profile) -> None:

@@ -19,7 +19,7 @@ from phalanx.wire.table_events import (
     PartitionsDivided,
     TableInstalled,
 )
-from phalanx.wire.view_events import ViewInstalled
+from phalanx.wire.view_events import MajorityChanged, ViewInstalled
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.table_checker import TableChecker, check_zones
@@ -92,6 +92,34 @@ def test_two_owners_in_one_version_are_found() -> None:
     c = Checked()
     c.install("A", 2, "AB", "ABC")
     c.install("C", 2, "BA", "ABC")
+    assert c.found == ["one owner per partition and version"]
+
+
+@pytest.mark.parametrize(
+    ("view_of_c", "has_majority", "is_found"), [("C", False, False), ("C", True, True), ("BC", False, True)]
+)
+def test_a_side_that_lacks_the_majority_numbers_its_rows_for_itself(
+    view_of_c: str, has_majority: bool, is_found: bool
+) -> None:
+    """1. C is cut off, goes on, and finds the only holder gone. 2. A has given the row the same version, and B has yet to hear of the cut."""
+    c = Checked(backups=0)
+    for who in "ABC":
+        c.install(who, 1, "A", "ABC")
+    order = MigrationStarted(0, "copy", None, -1, -1, B, -1, 1, 1, 1, A)
+    c.checker.on_event(ObservedEvent(A, order, 0, None, []))
+    c.checker.on_event(ObservedEvent(C, MajorityChanged(9, has_majority, "", ""), 0, None, []))
+    c.install("C", 2, "", view_of_c)
+    c.install("A", 2, "AB", "AB")
+    c.install("B", 2, "AB", "ABC")
+    assert c.found == ["one owner per partition and version"] * is_found
+
+
+def test_members_of_a_side_that_lacks_the_majority_agree_about_owners() -> None:
+    c = Checked()
+    for who in "BC":
+        c.checker.on_event(ObservedEvent(MemberId(who), MajorityChanged(9, False, "", ""), 0, None, []))
+    c.install("B", 2, "BC", "BC")
+    c.install("C", 2, "CB", "BC")
     assert c.found == ["one owner per partition and version"]
 
 
@@ -189,6 +217,28 @@ def test_what_a_side_acknowledges_alone_is_in_no_copy_that_was_made_before() -> 
             c.install(who, 3, "C", "BC")
         assert c.found == []
         assert [c.may_be_lost("A", at) for at in (1, 6)] == [False, is_alone]
+
+
+@pytest.mark.parametrize(("version", "row"), [(2, "BAC"), (3, "BA"), (4, "BA"), (4, "B"), (4, "C")])
+@pytest.mark.parametrize("views", [("BC", "BC"), ("BAC", "BC"), ("BAC", "BAC")])
+def test_a_row_that_names_who_is_behind_a_cut_has_nothing_of_what_it_acknowledges_alone(
+    version: int, row: str, views: tuple[str, str]
+) -> None:
+    """1. A, a backup, is cut off, and goes on alone. 2. B and C have the majority, and B's row names A until the majority knows that it is
+    gone. 3. What A acknowledged alone is not there; what B acknowledged is. A row that follows A's has all of it where A is a member."""
+    c = Checked()
+    for who in "BAC":
+        c.install(who, 1, "BA", "BAC")
+    order = MigrationStarted(0, "copy", None, -1, -1, C, -1, 2, 1, 1, B)
+    c.checker.on_event(ObservedEvent(B, order, 0, None, []))
+    c.install("A", 3, "A", "A")
+    for who in "BC":
+        c.install(who, version, row, views[0])
+    for who in "BC":
+        c.install(who, 5, "BC", views[1])
+    is_excused = views[1] == "BC" and (version, row, views[0]) != (4, "BA", "BAC")
+    lost = [c.may_be_lost(who, at) for who, at in (("B", 1), ("A", 4), ("B", 6), ("B", 8))]
+    assert lost == [False, is_excused, False, False]
 
 
 def test_the_owner_during_a_time_is_known_from_the_line() -> None:

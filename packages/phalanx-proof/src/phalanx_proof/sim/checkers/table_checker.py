@@ -41,6 +41,7 @@ from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.founded_clusters import FoundedClusters
 from phalanx_proof.sim.checkers.partition_rows import RowTransition, TableStep, row_after, row_without
+from phalanx_proof.sim.checkers.row_owners import RowOwners
 
 
 class TableChecker(Checker):
@@ -77,8 +78,7 @@ class TableChecker(Checker):
         """Master and version of the settings of maps to these settings, and who had them first."""
         self._seen: dict[tuple[int, int], list[TableStep]] = {}
         """Partition and its version to the rows that had it."""
-        self._owners: dict[tuple[int, int], dict[MemberId | None, list[MemberId]]] = {}
-        """Partition and its version to the owner, and to the members with a table that says so."""
+        self._owners = RowOwners(findings)
         self._ordered: dict[tuple[int, int], list[MigrationStarted]] = {}
         """Partition and its version to the migrations that masters ordered for it."""
         self._adopted: dict[MemberId, tuple[int, ...]] = {}
@@ -115,7 +115,7 @@ class TableChecker(Checker):
         spread = partial(_spread, before=before, parts=parts)
         self._seen = spread(self._seen, list)
         self._ordered = spread(self._ordered, list)
-        self._owners = spread(self._owners, lambda owners: {owner: list(members) for owner, members in owners.items()})
+        self._owners.divide(spread)
         self._staying_then = spread(self._staying_then, int)
         self._gone = [(part, since, at) for p, since, at in self._gone for part in range(p, parts, before)]
         self._divided = {(part, version) for p, version in self._divided for part in range(p, parts, before)}
@@ -127,6 +127,7 @@ class TableChecker(Checker):
     def on_event(self, recorded: ObservedEvent) -> None:
         member, event, _, view, leaving = recorded
         self._left.update(leaving)
+        self._owners.on_event(member, event)
         if isinstance(event, MigrationStarted):
             for part in self._parts(event.partition, self._count_at(member)):
                 self._ordered.setdefault((part, event.partition_version), []).append(event)
@@ -218,7 +219,7 @@ class TableChecker(Checker):
         self._restarting.discard(member)
         count = table.partition_count
         for partition, part in [(p, part) for p in changed for part in self._parts(p, count)]:
-            self._check_owner(part, member, table, view, alive, now)
+            self._owners.check(part, member, table, view, alive, now)
             if view is None:
                 self._last_words.setdefault((part, table.versions[partition], table.slots(partition)), now)
             elif not self._note_seen(part, member, table, is_master=view.master == member):
@@ -266,22 +267,6 @@ class TableChecker(Checker):
             if new < old:
                 self._findings.add(now, "rows only move on", f"{member}: partition {partition} at {old}, then at {new}")
         return [partition for partition, (old, new) in enumerate(versions) if new != old]
-
-    def _check_owner(
-        self, part: int, member: MemberId, table: PartitionTable, view: MembersView | None,
-        alive: Collection[MemberId], now: Millis,
-    ) -> None:  # fmt: skip
-        partition = part % table.partition_count
-        owners = self._owners.setdefault((part, table.versions[partition]), {})
-        owner = table.owner(partition)
-        owners.setdefault(owner, []).append(member)
-        if len(owners) == 1 or view is None:
-            return
-        for other, holders in owners.items():
-            against = [each for each in holders if other != owner and each in alive and each in view.members]
-            if against:
-                story = f"partition {partition} version {table.versions[partition]}: {owner} at {member}, {other} at {against}"
-                self._findings.add(now, "one owner per partition and version", story)
 
     def _note_seen(self, part: int, member: MemberId, table: PartitionTable, *, is_master: bool) -> bool:
         """Tell whether somebody had this row before; then mark it as published."""
@@ -455,24 +440,29 @@ class TableChecker(Checker):
             # Nobody else had this row: what was confirmed by it is where its replicas are.
             holding = self._holders(each for each in slots if each is not None)
             return not any(holding & self._holders(step.view) for step in line if step.at > said_at)
-        holding = self._holders(line[starts[0]].replicas) if starts else frozenset[str]()
-        return bool(holding) and self._breaks_after(line, starts[0], [(version, holding)])
+        return bool(starts and line[starts[0]].replicas) and self._breaks_after(line, starts[0], [line[starts[0]]])
 
-    def _breaks_after(self, line: list[TableStep], index: int, held: list[tuple[int, Set[str]]]) -> bool:
-        """Tell whether the line comes to a row of which nobody had the write. `held`: versions up to that step, with who had it then."""
+    def _breaks_after(self, line: list[TableStep], index: int, held: list[TableStep]) -> bool:
+        """Tell whether the line comes to a row of which nobody had the write. `held`: the rows up to that one whose replicas had it."""
         for later in range(index + 1, len(line)):
-            step, (_, holding) = line[later], held[-1]
-            goes_on = holding & self._holders(step.replicas)
-            # 1. B is cut off, and A's row is without it. 2. B and C, which know nothing of that, commit the migration that A had ordered:
-            # what it moves is without what A acknowledges alone.
-            moved = next((then for version, then in reversed(held) if version < step.version), frozenset[str]())
-            if goes_on or (step.is_commit and moved & self._holders(step.before)):
+            step = line[later]
+            view, known = self._holders(step.view), [row for row in held if self._is_known(row, step)]
+            had = self._holders(known[-1].replicas) if known else frozenset[str]()
+            if had & self._holders(step.replicas) or (step.is_commit and had & self._holders(step.before)):
                 if not step.is_published and self._breaks_after(line, later, held):
                     return True
-                held = [*held, (step.version, self._holders(step.replicas))]
-            elif not (holding & self._holders(step.view) or (self._restarts and step.version == 1)):
+                held = [*held, step]
+            elif not (had or self._holders(held[-1].replicas)) & view and not (self._restarts and step.version == 1):
                 return True  # nobody begins without them where their folders have the data
         return False
+
+    def _is_known(self, row: TableStep, step: TableStep) -> bool:
+        """Tell whether a row of the line can be one from which another row follows, and is not of another side of a cut.
+
+        1. B is cut off, and A's row is without it. 2. B and C, which know nothing of that, commit the migration that A had ordered: what it
+        moves is without what A acknowledges alone. 3. When they know, their row names A until their majority knows, too.
+        """
+        return row.version < step.version and not self._holders(row.view).isdisjoint(self._holders(step.view))
 
     def _holders(self, members: Iterable[MemberId]) -> Set[str]:
         """Return these members; of processes that bring back what they held, their addresses."""
