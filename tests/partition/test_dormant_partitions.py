@@ -336,6 +336,24 @@ def test_callers_are_told_for_whom_a_partition_waits() -> None:
     assert all(words in each.text for each in replies)
 
 
+def test_who_got_a_partition_from_a_holder_that_left_brings_it_to_a_side_that_waits_for_that_holder() -> None:
+    """Each side gives the row its next version: D's has no owner, and A's rules by the other one."""
+    c = filled("ABCD", "A", "B", "C", "D", backup_count=0)
+    c.cut("ABC", "D")
+    c.advance(15_000)
+    c.leave("B")
+    c.advance(5_000)
+    assert (c.row("A", 1), dormant(c, "D")[1]) == ("A", "B")
+    assert c.table("A").versions[1] == c.table("D").versions[1]
+    write(c, "A", 1, LATER)
+    c.crash("AC")
+    c.heal()
+    back(c, "A")
+    assert c.view("A") == "DA"
+    assert (c.row("D", 1), read(c, 1)) == ("A", LATER)
+    assert dormant(c, "D") == {2: "C"}
+
+
 def test_a_new_member_gets_no_dormant_partition_and_no_other_is_begun_empty() -> None:
     c = filled("AB", "A", "B", backup_count=0)
     crash(c, "B")

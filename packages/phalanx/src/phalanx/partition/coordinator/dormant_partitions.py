@@ -156,16 +156,19 @@ class DormantPartitions:
         )
 
     def _choose_later(self, partition: int, claims: list[Claims]) -> Slots:
-        """Return the row of those that follow a rule which is newer than the table; empty: nobody does.
+        """Return the row of those that follow a rule which this table does not know, and that is not older; empty: nobody does.
 
         1. Master A lets a partition go on at B. 2. A and B end, and only B has heard of it. 3. By C's table the partition waits for the
         incarnation of B before that, and B's folder names it no more.
+
+        Nobody rules by a row that waits: with the same number it is another one, which others gave. 1. D is cut off, and B's partition waits.
+        2. B leaves, and hands the partition to A. 3. A comes back to D: B, for which D waits, does not.
         """
         version = self._publication.table.versions[partition]
         later = [
             each
             for each in claims
-            if partition in each.positions and each.positions[partition].epoch > version and not each.lacks_majority
+            if partition in each.positions and each.positions[partition].epoch >= version and not each.lacks_majority
         ]
         return choose_greatest(partition, later)
 
