@@ -68,7 +68,7 @@ class Process:
 
     def set_aside(self, *partitions: int) -> None:
         """Let others be in the place of what was read."""
-        self.node.grid.follower.as_read.set_aside(set(partitions))
+        self.node.grid.follower.as_read.set_aside(set(partitions), OF)
         self.node.data_merging.on_aside(ReplicasSetAside(), 0)
 
     def kept(self) -> dict[tuple[MemberId, int], bytes]:

@@ -13,7 +13,7 @@ from phalanx.common.quorum import QuorumRecord, QuorumView
 from phalanx.common.table import unassigned_table
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, note_repair, restore
-from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, set_aside
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import positions_of
 from phalanx.machine.effects import Finished, Record
@@ -82,6 +82,19 @@ def test_a_folder_gives_replicas_positions_and_the_vote() -> None:
     assert restoration.carried.voter == A
     assert restoration.past.members == (A,)
     assert restoration.past.has_started
+
+
+def test_what_was_read_without_a_table_is_of_as_many_partitions_as_the_cluster_has() -> None:
+    """An owner asks a member to follow it before this has its first table, and it is killed before that."""
+    read = found(
+        replay_of(JOINED, EpochBegun(2, 1, lone_id("B"), -1), put(2, 1, key_of(2, OF), stored("v")))
+    ).kept.restored
+    assert read is not None
+    assert read.partition_count == 0
+    left, aside = read.without({2}, OF, ReplicaLog())
+    assert left.replicas == {}
+    [side] = [set_aside(*each) for each in aside]
+    assert (side.partition_count, list(side.replicas)) == (OF, [2])
 
 
 def test_an_empty_folder_gives_nothing() -> None:

@@ -396,3 +396,8 @@ def test_what_was_kept_is_there_for_a_backup_to_which_no_stream_has_begun() -> N
     """1. A keeps what B lacks, which is away. 2. C gets a copy, commits it and crashes, so A's stream to it is over. 3. The table names C,
     because a removal changes no row before the majority knows of it: A kept nothing any more, and began its log anew behind what it still had."""
     assert play(draw_options(230, Profile.RESTART)).events["PromotionWaits"]
+
+
+def test_who_is_killed_before_its_first_table_comes_back_with_what_it_has_followed() -> None:
+    """Its folder does not say of how many partitions its replicas are."""
+    play(draw_options(722, Profile.RESTART))

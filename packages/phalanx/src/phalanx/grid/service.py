@@ -171,7 +171,7 @@ class GridService:
         is_divided = before.partition_count != table.partition_count
         if is_divided and self.follower.as_read.awaited is not None and table.partition_count % before.partition_count:
             # They are of a division of which this cluster has never heard.
-            self.follower.as_read.set_aside(self.follower.as_read.partitions)
+            self.follower.as_read.set_aside(self.follower.as_read.partitions, table.partition_count)
             self.follower.drop_all()
             is_divided, self.ownership.owned = False, [None] * table.partition_count
         elif is_divided and not before.version and self.follower.as_read.awaited is None:

@@ -83,7 +83,7 @@ class ReturningReplicas:
             is_enough = 0 <= start.log_begins <= replica.seq
             if is_enough and is_prefix(replica.lineage, replica.seq, start.lineage, start.seq):
                 # What was read last has a later replica of the partition: it waits for the table, or for a merge, in the place of this one.
-                self._follower.as_read.set_aside({partition})
+                self._follower.as_read.set_aside({partition}, start.of)
                 del side.replicas[partition]
                 self._log.add(KeptTakenBack(side.former, partition))
                 self._on_taken(side, partition, now)

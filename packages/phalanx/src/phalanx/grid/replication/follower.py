@@ -211,7 +211,7 @@ class Follower:
                 self._end_copy(sender, partition, kept, base_version, message.ordered_by)
                 return
             # It is not the copy's to replace: it can have what the cluster has not.
-            self.as_read.set_aside({partition})
+            self.as_read.set_aside({partition}, message.of)
             self.copies[partition] = IncomingCopy(sender, message)
             self._log.add(CopyBegun(message, sender, -1, False))
 

@@ -54,12 +54,12 @@ class ReplicasAsRead:
         aside, self._aside = self._aside, []
         return aside
 
-    def set_aside(self, partitions: Set[int]) -> None:
-        """Set the replicas of these partitions aside, as far as there are some: others are in their place."""
+    def set_aside(self, partitions: Set[int], of: int) -> None:
+        """Set the replicas of these partitions, of so many, aside, as far as there are some: others are in their place."""
         if self.awaited is None or partitions.isdisjoint(self.awaited.replicas):
             return
         partitions = partitions & self.awaited.replicas.keys()
-        self.awaited, aside = self.awaited.without(partitions, self._log)
+        self.awaited, aside = self.awaited.without(partitions, of, self._log)
         for partition in partitions:
             del self._replicas[partition]
         if aside:
@@ -78,7 +78,7 @@ class ReplicasAsRead:
             if not is_older_than_loss(replica, p, table, self._this)
         }
         still = awaited.replicas.keys() if awaited is not None else set[int]()
-        self.set_aside(self.awaited.replicas.keys() - still - here)
+        self.set_aside(self.awaited.replicas.keys() - still - here, table.partition_count)
         self.awaited = awaited
         if awaited is None:
             self._out.tell(FolderTakenUp())
@@ -91,7 +91,7 @@ class ReplicasAsRead:
         divided = self.awaited.divided_for(table, former_count, self._log)
         parents = {child % former_count for child in divided.replicas} if divided is not None else set[int]()
         here = {p % former_count for p in range(table.partition_count) if self._this in table.replicas(p)}
-        self.set_aside(self.awaited.replicas.keys() - parents - here)
+        self.set_aside(self.awaited.replicas.keys() - parents - here, former_count)
         for partition in parents:
             del self._replicas[partition]
         return divided

@@ -73,23 +73,27 @@ class RestoredReplicas(NamedTuple):
         side = msgspec.structs.replace(self.side, positions=positions)
         return self._replace(replicas=replicas, side=side)
 
-    def without(self, partitions: Set[int], log: ReplicaLog) -> tuple[RestoredReplicas, list[SetAside]]:
-        """Return what is left without some replicas, and these, which are set aside."""
+    def without(self, partitions: Set[int], of: int, log: ReplicaLog) -> tuple[RestoredReplicas, list[SetAside]]:
+        """Return what is left without some replicas, and these, which are set aside. `of`: how many partitions the cluster has.
+
+        1. A asks B to follow it, and writes. 2. B is killed before it has its first table, and comes back: its folder does not say of how
+        many partitions these replicas are.
+        """
         for partition in sorted(partition for partition in partitions if not self.replicas[partition].has_data):
             log.add(ReplicaDropped(partition))
-        aside = [each for each in self._by_former(partitions) if each.replicas]
+        aside = [each for each in self._by_former(partitions, of) if each.replicas]
         for each in aside:
             log.add(ReplicasKept(each.former, each.ended, each.table, tuple(each.replicas), is_as_read=True))
         return self.only(self.replicas.keys() - partitions), aside
 
-    def _by_former(self, partitions: Set[int]) -> tuple[SetAside, SetAside]:
+    def _by_former(self, partitions: Set[int], of: int) -> tuple[SetAside, SetAside]:
         """Return those of some partitions in which something is stored, by the incarnations that have written them.
 
         1. B's replica of p is set aside, because it has what the cluster has not. 2. B gets a copy of p, and is killed before it has a
         table. 3. B comes back: both replicas of p are in its folder, and neither is instead of the other.
         """
         held = {p: self.replicas[p] for p in sorted(partitions) if self.replicas[p].has_data}
-        table = self.side.table or unassigned_table(self.partition_count)
+        table = self.side.table or unassigned_table(self.partition_count or of)
         formers = self.side.formers or (self.side.history.voter,)
         earlier = {partition: replica for partition, replica in held.items() if partition not in self.later}
         later = {partition: replica for partition, replica in held.items() if partition in self.later}
