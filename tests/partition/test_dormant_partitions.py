@@ -240,7 +240,9 @@ def test_a_holder_that_went_on_without_the_knowledge_of_the_next_master_brings_w
     c.hold("A", "CD")
     c.advance(1_200)
     assert (c.row("B", 1), dormant(c, "C")) == ("B", {1: "B"})
-    write(c, "B", 1, LATER)
+    put = c.put("B", c.key(1), LATER)
+    c.advance(500)
+    assert not c.is_done(put), "the majority has not heard that B owns it (DU-64)"
     c.crash("AB")
     c.release()
     c.advance(15_000)

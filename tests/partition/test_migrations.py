@@ -127,7 +127,7 @@ def test_changes_alone_bring_a_destination_back_that_committed_what_was_taken_ba
     d.on_table_update(lone_id("A"), m.TableUpdate(table_of("BC", versions=[4])), 0)
     d.commit(m.MigrationCommit(0, 4, step_of("BC", "DC"), m.RowChange(0, 5, 0, slots_of("DC")), 1, 7))
     assert (rows_of(d.table), d.installed_version) == (["DC"], 4)
-    d.on_table_changes(lone_id("A"), m.TableChanges(4, 6, (m.RowChange(0, 6, 0, slots_of("BC")),), ()))
+    d.on_table_changes(lone_id("A"), m.TableChanges(4, 6, (m.RowChange(0, 6, 0, slots_of("BC")),), ()), 0)
     assert (rows_of(d.table), d.table.version, d.ahead) == (["BC"], 6, frozenset())
 
 

@@ -88,9 +88,9 @@ def test_a_member_remembers_the_outcomes_of_the_latest_table_and_no_others() -> 
     a, b = lone_id("A"), follower("B", "A", partition_count=2)
     b.on_table_update(a, m.TableUpdate(table_of("DC", "CB", versions=[5, 7]), (MOVED,)), 0)
     assert remembered(b) == (MOVED,)
-    b.on_table_changes(a, m.TableChanges(12, 14, (m.RowChange(1, 9, 0, slots_of("CB")),), (MOVED, FAILED)))
+    b.on_table_changes(a, m.TableChanges(12, 14, (m.RowChange(1, 9, 0, slots_of("CB")),), (MOVED, FAILED)), 0)
     assert remembered(b) == (MOVED, FAILED)
-    b.on_table_changes(a, m.TableChanges(14, 15, (m.RowChange(0, 6, 0, slots_of("DB")),), (FAILED,)))
+    b.on_table_changes(a, m.TableChanges(14, 15, (m.RowChange(0, 6, 0, slots_of("DB")),), (FAILED,)), 0)
     assert remembered(b) == (FAILED,)
     b.on_table_update(a, m.TableUpdate(b.table), 0)
     assert remembered(b) == (), "the master has forgotten them: all know"
@@ -102,8 +102,8 @@ def test_changes_that_a_member_cannot_apply_change_nothing_it_remembers() -> Non
     b.on_table_update(a, m.TableUpdate(table_of("DC", "CB", versions=[5, 7]), (MOVED,)), 0)
     before = b.table
     missed = m.TableChanges(14, 15, (m.RowChange(0, 6, 0, slots_of("DB")),), (FAILED,))
-    b.on_table_changes(a, missed)
-    b.on_table_changes(lone_id("C"), m.TableChanges(12, 15, missed.changes, (FAILED,)))
+    b.on_table_changes(a, missed, 0)
+    b.on_table_changes(lone_id("C"), m.TableChanges(12, 15, missed.changes, (FAILED,)), 0)
     assert (b.table, b.completed, b.installed_version) == (before, (MOVED,), 12)
 
 

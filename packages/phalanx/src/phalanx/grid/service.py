@@ -47,7 +47,7 @@ from phalanx.grid.serving.turns import WorkInTurns
 from phalanx.grid.serving.updates import functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.alarms import Alarm
-from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
+from phalanx.machine.facts import IncarnationOver, NewView, RowsDoubted, TableConfirmed
 from phalanx.machine.inputs import DiskChecked, MemoryMeasured
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.disk_records import EpochBegun, ReplicaDropped
@@ -151,6 +151,17 @@ class GridService:
 
     # --- the table -------------------------------------------------------------------------------------------------
 
+    def on_rows_doubted(self, fact: RowsDoubted, now: Millis) -> None:
+        """Hold the answers to writes in these partitions, and in no other ones, from now on (before `on_table`)."""
+        before, self.ownership.doubted = self.ownership.doubted, fact.partitions
+        for partition in sorted(before ^ fact.partitions):
+            if (owned := self.ownership.find_owned(partition)) is not None:
+                self._hold_answers(owned, now)
+                self._note_progress(owned, now)
+
+    def _hold_answers(self, owned: OwnedPartition, now: Millis) -> None:
+        owned.hold_answers(now, holds=owned.number in self.ownership.doubted)
+
     def on_table(self, fact: TableConfirmed, now: Millis) -> None:
         """Follow a table that was installed, or that another master has confirmed."""
         table, ahead, confirmed_by = fact.table, fact.ahead, fact.confirmed_by
@@ -230,6 +241,7 @@ class GridService:
         table = self.ownership.table
         row = before.replicas(owned.number) if before is not None else ()
         away = self.ownership.away(row, table.replicas(owned.number))
+        self._hold_answers(owned, now)
         owned.follow_table(table, reconfirmed, now, away, len(row))
         self.journal_changes.follow(owned, now)
         self.evictor.look_at(owned, now)

@@ -96,6 +96,12 @@ class TableConfirmed(Fact, frozen=True):
     """How the latest migrations ended."""
 
 
+class RowsDoubted(Fact, frozen=True):
+    """The partitions that this member owns by rows which the majority is not known to have."""
+
+    partitions: frozenset[int]
+
+
 class ReplicasHandedOver(Fact, frozen=True):
     """On the master: these members hold no replica in a table that all staying members have. They can go without loss."""
 

@@ -45,6 +45,7 @@ from phalanx.machine.facts import (
     ReplicasHandedOver,
     ReplicasSetAside,
     RestartWaited,
+    RowsDoubted,
     TableConfirmed,
 )
 from phalanx.machine.inputs import (
@@ -146,6 +147,7 @@ class Node:
             majority.quorum.missing_voters,
             majority.quorum.has_table,
             majority.quorum.voters_besides,
+            majority.quorum.is_majority,
         )
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
         self.data_merging = DataMerging(orphaned, ownership, self.grid.follower, self.grid.copies)
@@ -188,6 +190,7 @@ class Node:
                 Alarm(self.membership, others_follow=True),
                 Alarm(self.coordinator, others_follow=True),
                 *self.grid.alarms(),
+                Alarm(self.installed_table),
                 self.calls.alarm,
                 self.data_merging.alarm,
                 self._counts.alarm,
@@ -419,6 +422,7 @@ class Node:
             interest(NewView, data_merging.on_view),
             interest(NewView, grid.on_view),
             interest(TableConfirmed, self._on_table_confirmed),
+            interest(RowsDoubted, grid.on_rows_doubted),
             interest(TableConfirmed, grid.on_table),
             interest(NewTable, lambda fact, now: self.calls.on_table(fact.table, now)),
             interest(RestartWaited, self._on_restart_wait),

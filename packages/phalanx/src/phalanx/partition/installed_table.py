@@ -19,15 +19,24 @@ from phalanx.common.map_config import differences
 from phalanx.common.restart_wait import RestartWait
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
-from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, RestartWaited, TableConfirmed
+from phalanx.machine.facts import (
+    IncarnationOver,
+    MembershipChanged,
+    NewTable,
+    RestartWaited,
+    RowsDoubted,
+    TableConfirmed,
+)
 from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route, route_untimed
+from phalanx.partition.doubtful_rows import DoubtfulRows
 from phalanx.partition.recovery.claims import positions_in
 from phalanx.wire.messages import (
     ActiveMigration,
     CompletedMigration,
     FetchedTable,
     FetchTable,
+    MajorityHasTable,
     MigrationAnswer,
     MigrationCommit,
     MigrationOrder,
@@ -91,6 +100,11 @@ class InstalledTable:
         self.restart_wait: RestartWait | None = None
         """For whom the cluster waits, which was switched off; None: it was not, goes on, or the master has not told yet."""
         self._asked_for_table_at: Millis | None = None
+        self._doubtful = DoubtfulRows(self.this)
+        self._doubted: frozenset[int] = frozenset()
+        """Those of which the other machines were told last."""
+        self._ask_at: Millis = 0
+        """When to ask the master again whether the majority has the table, while answers are held until then."""
         self._validated: PartitionTable | None = None
         """The table that `validate` has looked at last."""
         self._out.tell(self._confirmed())
@@ -124,7 +138,8 @@ class InstalledTable:
     def routes(self) -> Routes:
         return (
             route(TableUpdate, self.on_table_update),
-            route_untimed(TableChanges, self.on_table_changes),
+            route(TableChanges, self.on_table_changes),
+            route_untimed(MajorityHasTable, self.on_majority_has_table),
             route(FetchTable, self.on_fetch_table),
             route_untimed(RestartAwaited, self.on_restart_awaited),
             route(MigrationOrder, self.on_migration_order),
@@ -153,8 +168,22 @@ class InstalledTable:
 
     def _set_ahead(self, partitions: frozenset[int]) -> None:
         if partitions != self.ahead:
+            self._doubtful.confirm(self.ahead - partitions, self.table, self.installed_version)
+            self._tell_doubted()
             self.ahead = partitions
             self._out.tell(self._confirmed())
+
+    def note_majority(self, version: int | None) -> None:
+        """Note which version of the master's table the majority has; None: nobody waits for it."""
+        if version != self._doubtful.majority_version and self._local.has_folder:
+            self._doubtful.note_majority(version, self.table, self.installed_version)
+            self._tell_doubted()
+
+    def _tell_doubted(self) -> None:
+        partitions = self._doubtful.partitions
+        if partitions != self._doubted:
+            self._doubted = partitions
+            self._out.tell(RowsDoubted(partitions))
 
     # --- on the master ---------------------------------------------------------------------------------------------
 
@@ -179,6 +208,7 @@ class InstalledTable:
         if not self._is_for_this_member(sender, message):
             return
         self._local.observe_clock(message.clock, now)  # who owns partitions by this table gives greater stamps
+        self.note_majority(message.majority_version)
         self.completed = message.completed
         if sender != self.confirmed_by:
             self.confirmed_by = sender
@@ -196,12 +226,13 @@ class InstalledTable:
             # Both tables assign nothing, but their map settings can differ. The next changes apply to the table here:
             # with its own settings this member would serve a map that the others protect.
             self.install(message.table, 0)
-        self._acknowledge(sender)
+        self._acknowledge(sender, now)
 
-    def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
+    def on_table_changes(self, sender: MemberId, message: TableChanges, now: Millis) -> None:
         """Apply the changes since `message.from_version`; if this member's table is older, ask for the whole table."""
         if not self._is_for_this_member(sender, message):
             return
+        self.note_majority(message.majority_version)
         is_behind = self.confirmed_by != sender or message.from_version > self.installed_version
         if not is_behind and message.version > self.installed_version:
             versions = self.table.versions
@@ -214,10 +245,27 @@ class InstalledTable:
             self.install(self.table.with_rows(rows) if rows else self.table, message.version)
             changed = {change.partition: change.version for change in message.changes}
             self._keep_ahead([p for p in self.ahead if changed.get(p, -1) < versions[p]])
-        self._acknowledge(sender, is_behind=is_behind)
+        self._acknowledge(sender, now, is_behind=is_behind)
 
-    def _acknowledge(self, master: MemberId, *, is_behind: bool = False) -> None:
-        self._out.send(master, TableAck(self.installed_version, is_behind, *self.dormant_here()))
+    def _acknowledge(self, master: MemberId, now: Millis, *, is_behind: bool = False) -> None:
+        holds_answers, self._ask_at = bool(self._doubted), now + self._local.config.retry_interval_ms
+        self._out.send(master, TableAck(self.installed_version, is_behind, *self.dormant_here(), holds_answers))
+
+    def on_majority_has_table(self, sender: MemberId, message: MajorityHasTable) -> None:
+        """Note what the master says that has confirmed the installed table."""
+        if sender == self._master == self.confirmed_by and not self._leads:
+            self.note_majority(message.version)
+
+    def next_deadline(self) -> Millis | None:
+        """Return when to ask again whether the majority has the table: the master's word can be lost."""
+        has_word = not self._doubted or self._leads or self._master is None or self._master != self.confirmed_by
+        return None if has_word else self._ask_at
+
+    def on_time(self, now: Millis) -> None:
+        """Ask the master again, if that is due."""
+        deadline = self.next_deadline()
+        if deadline is not None and now >= deadline and self._master is not None:
+            self._acknowledge(self._master, now)
 
     def dormant_here(self) -> tuple[tuple[MemberId, ...], tuple[OwnerEpoch, ...], bool]:
         """Return which incarnations have written this member's folder, what it has of dormant partitions, and whether it was written
@@ -318,6 +366,9 @@ class InstalledTable:
         if is_first and (unlike := differences(self.table.maps, table.maps)):
             self._out.record(MapSettingsDiffer(tuple(unlike)))
         is_confirmed_anew = changed or installed_version != self.installed_version
+        if changed:
+            self._doubtful.follow(self.table, table, installed_version)
+            self._tell_doubted()
         self.table, self.installed_version = table, installed_version
         if is_confirmed_anew:
             self._out.tell(self._confirmed())

@@ -164,6 +164,7 @@ from phalanx.wire.table_messages import (
     CompletedMigration,
     FetchedTable,
     FetchTable,
+    MajorityHasTable,
     MigrationAnswer,
     MigrationCommit,
     MigrationOrder,
@@ -186,7 +187,7 @@ MembershipMessage = (
 )  # fmt: skip
 WakingMessage = PauseCheck | PauseCheckAnswer
 TableMessage = (
-    TableUpdate | TableChanges | FetchTable | FetchedTable | RestartAwaited | TableRequest | TableAck
+    TableUpdate | TableChanges | FetchTable | FetchedTable | RestartAwaited | TableRequest | TableAck | MajorityHasTable
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
 )  # fmt: skip
 Mutation = ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
@@ -338,6 +339,7 @@ __all__ = [
     "LockRequest",
     "LockStateReply",
     "LossesReply",
+    "MajorityHasTable",
     "Mark",
     "MasterConfirmation",
     "MastershipClaim",

@@ -79,6 +79,8 @@ class TableUpdate(WireMessage, tag=30, frozen=True):
     """The view for which the table was made: without it a member cannot know why the table lacks members."""
     clock: int = 0
     """As in `Heartbeat`: an owner that goes on in a cluster that was switched off gives no stamp below it."""
+    majority_version: int | None = None
+    """The version that the majority has; None: nobody waits for it."""
 
 
 class TableChanges(WireMessage, tag=52, frozen=True):
@@ -89,6 +91,15 @@ class TableChanges(WireMessage, tag=52, frozen=True):
     changes: tuple[RowChange, ...]
     completed: tuple[CompletedMigration, ...]
     view: ViewId = ViewId()
+    majority_version: int | None = None
+    """As in `TableUpdate`."""
+
+
+class MajorityHasTable(WireMessage, tag=180, frozen=True):
+    """The master tells a member that holds answers until then which version of its table the majority has."""
+
+    version: int | None
+    """None: nobody waits for it any more."""
 
 
 class FetchTable(WireMessage, tag=31, frozen=True):
@@ -169,6 +180,8 @@ class TableAck(WireMessage, tag=34, frozen=True):
     """Of partitions that are dormant in this version: what the sender has read of them from its folder."""
     lacks_majority: bool = False
     """As in `StoredSide`."""
+    holds_answers: bool = False
+    """Whether the sender holds answers until it hears that the majority has a version (`MajorityHasTable`)."""
 
 
 # --- migrations -----------------------------------------------------------------------------------------------------

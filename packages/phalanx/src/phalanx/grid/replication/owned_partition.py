@@ -17,7 +17,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import NamedTuple
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import JournalSettings
@@ -28,17 +28,10 @@ from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.pending_writes import PendingWrite, PendingWrites
-from phalanx.grid.replication.progress import Stream, StreamEvent, StreamState
+from phalanx.grid.replication.progress import MAJORITY, Stream, StreamEvent, StreamState
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.grid.replication.write_log import WriteLog
-from phalanx.wire.messages import (
-    CopyAck,
-    ErrorReply,
-    Mutation,
-    Probe,
-    ProbeAnswer,
-    ReplicateAck,
-)
+from phalanx.wire.messages import CopyAck, ErrorReply, Mutation, Probe, ProbeAnswer, ReplicateAck
 
 PROBING, COPYING = StreamState.PROBING, StreamState.COPYING
 CATCHING_UP, IN_SYNC = StreamState.CATCHING_UP, StreamState.IN_SYNC
@@ -261,11 +254,20 @@ class OwnedPartition:
             # The table lists it, so its copy is committed: it is an ordinary backup from now on.
             stream.ordered = None
             stream.counts = True
-        for member in [m for m in self.streams if m not in backups]:
+        for member in [m for m in self.streams if m not in backups and m != MAJORITY]:
             ordered = self.streams[member].ordered
             if ordered is None or ordered.base_version < version or reconfirmed:
                 del self.streams[member]
         self._end_streams(now)
+
+    def hold_answers(self, now: Millis, *, holds: bool) -> None:
+        """Answer no write until the majority has the row of the table (DU-64), or answer those that have waited for that."""
+        if not holds and self.streams.pop(MAJORITY, None) is not None:
+            self._end_streams(now)
+        elif holds and MAJORITY not in self.streams:
+            if not self.streams:
+                self._begin_streams(was_alone=self._of > 0)
+            self.streams[MAJORITY] = Stream(MAJORITY, 0, -1, NEVER, None)
 
     def on_view(self, view: ViewId, members: Collection[MemberId], now: Millis) -> None:
         """Drop new destinations that have left: no table will list them, so no write waits for them. (Backups leave by
@@ -475,7 +477,8 @@ class OwnedPartition:
             self._probe(stream)
 
     def _probe(self, stream: Stream) -> None:
-        self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base, self._of, self.view))
+        if stream.member != MAJORITY:  # it is not asked what it has
+            self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base, self._of, self.view))
 
     def _start_copy(self, stream: Stream, now: Millis) -> None:
         stream.acked = self.replica.seq if not stream.counts else stream.acked

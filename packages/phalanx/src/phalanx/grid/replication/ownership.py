@@ -49,6 +49,8 @@ class Ownership:
         self.unplaced: dict[int, OwnedPartition] = {}
         """Owned partitions that answer no request before a step is finished and decided contents have replaced their
         maps (`staged_rows`)."""
+        self.doubted: frozenset[int] = frozenset()
+        """Partitions that are owned here by rows which the majority is not known to have: their writes are not acknowledged (DU-64)."""
         self.awaiting_split: dict[int, None] = {}
         """Partitions that the table gives to this member, and whose replica must be split first (`partition_split`)."""
 

@@ -32,6 +32,10 @@ COPY_STALLED_AFTER_MS = 10_000
 """A copy whose destination acknowledges nothing for so long begins anew."""
 
 
+MAJORITY = MemberId("the majority of the members")
+"""In the place of a member: it confirms writes like a backup as soon as it has the row of the table by which they were made (DU-64)."""
+
+
 class StreamState(enum.StrEnum):
     """What an owner knows of one replica that follows it."""
 

@@ -412,6 +412,18 @@ class QuorumState:
         )
         return frozenset(there)
 
+    def is_majority(self, members: Collection[MemberId]) -> bool | None:
+        """Return whether these members, with those that have left, are the majority of each view that is stable or can be. None: the
+        present view lacks it, or nobody has a folder, so nobody asks for it after a power cut.
+        """
+        footing, view = self.footing, self._view
+        if footing is None or view is None or not footing.has_majority or not (self._has_folder or view.stores):
+            return None
+        if 2 * len(members) <= len(view.data_members):
+            return False  # which of them they are is looked at only where it can matter: thousands of members confirm tables
+        voters = {self._voices.get(member, member) for member in members}
+        return rules.find_lacking(rules.after_master_loss(footing, view), frozenset(voters | self.left)) is None
+
     def _needed(self, footing: QuorumRecord, view: MembersView) -> tuple[QuorumView, frozenset[MemberId]]:
         """Return the view of which the present one needs the majority, and the voters that are here."""
         present = rules.present_in(view, footing.former) | self.left

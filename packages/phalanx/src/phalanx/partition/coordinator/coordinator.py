@@ -66,6 +66,8 @@ class CoordinatorQuestions(NamedTuple):
     """As `QuorumState.has_table`."""
     voters_besides: Callable[[Collection[MemberId]], frozenset[MemberId]] = lambda members: frozenset()
     """As `QuorumState.voters_besides`."""
+    is_majority: Callable[[Collection[MemberId]], bool | None] = lambda members: None
+    """As `QuorumState.is_majority`."""
 
 
 class PartitionCoordinator:
@@ -76,7 +78,7 @@ class PartitionCoordinator:
         self._missing_voters, self._voters_besides = questions.missing_voters, questions.voters_besides
         self._out = local.out
         self._installed = installed_table
-        self.publication = TablePublication(local, installed_table)
+        self.publication = TablePublication(local, installed_table, questions.is_majority)
         self._eligible = EligibleMembers(self.publication)
         self._hold = PromotionHold(local, self.publication, questions.holds_until)
         self.losses = LossRecords(local, self.publication, questions.departure_of)
@@ -141,6 +143,7 @@ class PartitionCoordinator:
                 self._search.on_view(view)
         self._end_search_if_over(now)
         if self.decides:
+            self.publication.review_majority()
             self._rebalancer.repair(now)
             self._go_on(now)
 

@@ -6,7 +6,7 @@ What only the master knows is lost when it dies. So a leaving member can go, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
@@ -15,6 +15,7 @@ from phalanx.common.losses import LossBook
 from phalanx.common.table import NONE_DORMANT, PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
+from phalanx.partition.coordinator.majority_version import MajorityVersion
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.migration_phases import MigrationOutcome
 from phalanx.wire.messages import CompletedMigration, TableAck, TableChanges, TableUpdate
@@ -41,7 +42,13 @@ NOTHING_LOST = LostRows()
 class TablePublication:
     """The master's table, and its publications since it began to lead."""
 
-    def __init__(self, local: LocalContext, installed_table: InstalledTable) -> None:
+    def __init__(
+        self,
+        local: LocalContext,
+        installed_table: InstalledTable,
+        is_majority: Callable[[Collection[MemberId]], bool | None] = lambda members: None,
+    ) -> None:
+        """`is_majority`: as `QuorumState.is_majority`."""
         self.this = local.this
         self._interval_ms = local.config.publish_interval_ms
         self._retry_ms = local.config.retry_interval_ms
@@ -61,6 +68,7 @@ class TablePublication:
         self._published = -1
         """The last published version."""
         self._published_at = 0
+        self._majority = MajorityVersion(local, installed_table, is_majority)
         self.confirmed: dict[MemberId, int] = {}
         """Member to the newest table version that it has acknowledged."""
         self.completed: dict[tuple[int, int], tuple[CompletedMigration, int]] = {}
@@ -90,6 +98,7 @@ class TablePublication:
         self._changed.clear()
         self._published = -1
         self.is_open = True
+        self._majority.begin()
 
     # --- changes ---------------------------------------------------------------------------------------------------
 
@@ -123,6 +132,12 @@ class TablePublication:
     def _install(self, table: PartitionTable) -> None:
         invariant(self.is_open, "only the master changes the partition table (DL-04)", publication=self)
         self._installed.install(table, table.version)
+        self.review_majority()
+
+    def review_majority(self) -> None:
+        """Find out which version the majority has, and tell those that wait for it."""
+        if self.is_open and self._majority.review(self.table.version, self.confirmed):
+            self._published, self.due_at = -1, 0  # those that waited for nobody must hear that they do
 
     def _note_all_changed(self, now: Millis) -> None:
         self._published = -1
@@ -166,7 +181,8 @@ class TablePublication:
             message = self._whole(now)
         else:
             rows = tuple(change_of(partition, table.row(partition)) for partition in self._changed)
-            message = TableChanges(self._published, table.version, rows, self.outcomes, self.joined().id)
+            majority = self._majority.version
+            message = TableChanges(self._published, table.version, rows, self.outcomes, self.joined().id, majority)
         self.due_at = None
         self._changed.clear()
         self._next_at = now + self._interval_ms
@@ -179,7 +195,8 @@ class TablePublication:
         self._out.send(member, self._whole(now))
 
     def _whole(self, now: Millis) -> TableUpdate:
-        return TableUpdate(self.table, self.outcomes, self.joined().id, self._local.read_clock(now))
+        view, clock = self.joined().id, self._local.read_clock(now)
+        return TableUpdate(self.table, self.outcomes, view, clock, self._majority.version)
 
     # --- which member has which version ----------------------------------------------------------------------------
 
@@ -194,6 +211,7 @@ class TablePublication:
     def on_ack(self, member: MemberId, message: TableAck, now: Millis) -> bool:
         """Note which version a member has; send it what it lacks. Return True if the member is new."""
         is_new = self.note_confirmed(member, message.version)
+        self._majority.on_ack(member, message)
         if message.is_behind:
             self.tell_all(member, now)
         self._evict()
@@ -201,13 +219,16 @@ class TablePublication:
 
     def note_confirmed(self, member: MemberId, version: int) -> bool:
         """Note which version a member has. Return True if it is heard for the first time."""
-        is_new = member not in self.confirmed
-        self.confirmed[member] = max(version, self.confirmed.get(member, -1))
+        is_new, before = member not in self.confirmed, self.confirmed.get(member, -1)
+        if is_new or version > before:
+            self.confirmed[member] = max(version, before)
+            self.review_majority()
         return is_new
 
     def keep_only(self, members: Collection[MemberId]) -> None:
         """Forget the acknowledgements of all other members: they have left."""
         self.confirmed = {m: version for m, version in self.confirmed.items() if m in members}
+        self._majority.keep_only(members)
 
     def forget_members(self) -> None:
         """Forget all acknowledgements: a new master has heard no member yet."""
