@@ -17,7 +17,7 @@ class RowHolder(NamedTuple):
     """A member that has installed a row."""
 
     member: MemberId
-    others: tuple[MemberId, ...]
+    view: tuple[MemberId, ...]
     """The members of its view then."""
     lacks_majority: bool
     """Whether its side was without the majority then."""
@@ -29,7 +29,7 @@ class RowHolder(NamedTuple):
         master of the others, commits a migration of C, and gives the row the same version. 3. B hears of that before it hears that D is
         gone. Each side numbers its rows for itself, and those of a side without the majority do not count (DU-30).
         """
-        return self.lacks_majority and member not in self.others
+        return self.lacks_majority and member not in self.view
 
 
 class RowOwners:
@@ -59,11 +59,13 @@ class RowOwners:
         partition = part % table.partition_count
         version, owner = table.versions[partition], table.owner(partition)
         owners = self._holders.setdefault((part, version), {})
-        others = view.members if view is not None else ()
-        owners.setdefault(owner, []).append(RowHolder(member, others, member in self._without_majority))
-        for other, holders in owners.items() if len(owners) > 1 else ():
-            of_its_view = [each for each in holders if each.member in alive and each.member in others]
-            against = [each.member for each in of_its_view if other != owner and not each.is_beyond_cut(member)]
+        members = view.members if view is not None else ()
+        owners.setdefault(owner, []).append(RowHolder(member, members, member in self._without_majority))
+        for other, holders in owners.items():
+            if other == owner:
+                continue
+            of_its_view = [each for each in holders if each.member in alive and each.member in members]
+            against = [each.member for each in of_its_view if not each.is_beyond_cut(member)]
             if against:
                 story = f"partition {partition} version {version}: {owner} at {member}, {other} at {against}"
                 self._findings.add(now, "one owner per partition and version", story)

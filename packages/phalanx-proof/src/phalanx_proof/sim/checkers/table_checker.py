@@ -446,8 +446,11 @@ class TableChecker(Checker):
         """Tell whether the line comes to a row of which nobody had the write. `held`: the rows up to that one whose replicas had it."""
         for later in range(index + 1, len(line)):
             step = line[later]
-            view, known = self._holders(step.view), [row for row in held if self._is_known(row, step)]
-            had = self._holders(known[-1].replicas) if known else frozenset[str]()
+            view = self._holders(step.view)
+            known = next(
+                (row for row in reversed(held) if row.version < step.version and self._is_known(row, view)), None
+            )
+            had = self._holders(known.replicas) if known is not None else frozenset[str]()
             if had & self._holders(step.replicas) or (step.is_commit and had & self._holders(step.before)):
                 if not step.is_published and self._breaks_after(line, later, held):
                     return True
@@ -456,13 +459,13 @@ class TableChecker(Checker):
                 return True  # nobody begins without them where their folders have the data
         return False
 
-    def _is_known(self, row: TableStep, step: TableStep) -> bool:
-        """Tell whether a row of the line can be one from which another row follows, and is not of another side of a cut.
+    def _is_known(self, row: TableStep, view: Set[str]) -> bool:
+        """Tell whether members with this view can know an older row: it is not of another side of a cut.
 
         1. B is cut off, and A's row is without it. 2. B and C, which know nothing of that, commit the migration that A had ordered: what it
         moves is without what A acknowledges alone. 3. When they know, their row names A until their majority knows, too.
         """
-        return row.version < step.version and not self._holders(row.view).isdisjoint(self._holders(step.view))
+        return not self._holders(row.view).isdisjoint(view)
 
     def _holders(self, members: Iterable[MemberId]) -> Set[str]:
         """Return these members; of processes that bring back what they held, their addresses."""
