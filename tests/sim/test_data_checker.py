@@ -254,6 +254,28 @@ def test_each_increment_is_told_a_number_of_its_own_and_none_of_the_past(
     assert c.found() == expected
 
 
+@pytest.mark.parametrize(
+    ("former", "merged_at", "by", "value", "expected"),
+    [
+        (A, 5, C, 3, []),
+        (A, 5, C, 4, [ONCE]),
+        (A, 7, C, 3, [ONCE]),
+        (B, 5, C, 3, [ONCE]),
+        (A, 5, A, 3, [ONCE]),
+    ],
+    ids=["by its owner", "twice, and not more", "later", "by no owner", "by who has answered"],
+)
+def test_an_increment_counts_twice_only_if_its_first_owner_was_merged_before_the_answer(
+    former: MemberId, merged_at: int, by: MemberId, value: int, expected: list[str]
+) -> None:
+    c = Calls("n0")
+    c.add("count", 1, 2, result=(key_of("1"),))
+    c.add("count", 3, 6, by=by, result=(key_of("3"),))
+    c.merges(former, merged_at)
+    c.final[c.key] = c.add("get", 99, 99, result=(key_of(str(value)),))
+    assert c.found() == expected
+
+
 def test_increments_that_are_lost_with_all_replicas_are_excused() -> None:
     c = Calls("n0")
     c.add("count", 1, 2, result=(key_of("1"),))

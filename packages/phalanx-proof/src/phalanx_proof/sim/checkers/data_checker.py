@@ -14,7 +14,7 @@ What is promised, and therefore checked:
 * One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
   acknowledged call has raised it, and a call that was told that it changed nothing has not.
 * A number is the count of its increments: of all that were acknowledged, by its key or by a condition, and of some whose
-  outcome is unknown. Each by its key was told another number, and none a lower one than an increment that was over when it
+  outcome is unknown. One that was asked again over a merge can count twice. Each by its key was told another number, and none a lower one than an increment that was over when it
   began.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
 
@@ -126,11 +126,14 @@ def raises_of(operations: list[Operation]) -> tuple[list[Operation], list[Operat
     return done, unknown
 
 
-def story_of_too_many(key: bytes, operations: list[Operation], found: bytes | None) -> str | None:
-    """Tell of a number that is greater than all increments can have made it; None: it is not."""
+def story_of_too_many(key: bytes, operations: list[Operation], found: bytes | None, twice: int = 0) -> str | None:
+    """Tell of a number that is greater than all increments can have made it; None: it is not.
+
+    `twice`: how many of them can have raised it twice.
+    """
     value = int(found[4:]) if found else 0
     done, unknown = raises_of(operations)
-    if value <= len(done) + len(unknown):
+    if value <= len(done) + len(unknown) + twice:
         return None
     return f"{key[4:].decode()} is {value} after {len(done)} increments, and {len(unknown)} that nobody knows of"
 
@@ -295,9 +298,12 @@ class DataChecker:
             return
         rule, name = "an increment counts once", key[4:].decode()
         value = int(last.result[0][4:]) if last.result[0] else 0
-        done, _ = raises_of(operations)
-        if (too_many := story_of_too_many(key, operations, last.result[0])) is not None:
+        done, unknown = raises_of(operations)
+        twice = sum(self._counts_twice(key, each) for each in done)
+        if (too_many := story_of_too_many(key, operations, last.result[0], twice)) is not None:
             self._findings.add(now, rule, too_many)
+        elif value > len(done) + len(unknown):
+            self.late_effects += value - len(done) - len(unknown)
         if any(self._excused(key, each) for each in done):
             self.excused_losses += max(len(done) - value, 0)
             return
@@ -320,6 +326,15 @@ class DataChecker:
                 self._findings.add(now, rule, f"{later} was over before {last_begun} began")
             if last_begun is None or later.begin > last_begun.begin:
                 last_begun = later
+
+    def _counts_twice(self, key: bytes, raised: Operation) -> bool:
+        """Tell whether an increment can count twice: before a merge that was under way when it was answered, and after it.
+
+        1. A, an owner, carries it out, and is cut off before it can say so. 2. The others have no replica, and wait for A. 3. A comes
+        back as another incarnation, and merges what it had. 4. The caller asks again: a merge brings entries, and not which calls were
+        carried out.
+        """
+        return self._shows_late(key, raised, raised.end)
 
     def _check_lock(self, key: bytes, operations: list[Operation], now: Millis) -> None:
         winners = [o for o in operations if o.kind == "lock" and (write := write_of(o, key)) and write.acknowledged]
