@@ -10,14 +10,14 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis, member_id
 from phalanx.common.lineage import LeaderEpoch
 from phalanx.common.quorum import QuorumRecord, QuorumView
-from phalanx.common.table import unassigned_table
+from phalanx.common.table import build_table, unassigned_table
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, note_repair, restore
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, set_aside
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.grid.replication.restored import positions_of
 from phalanx.machine.effects import Finished, Record
-from phalanx.machine.facts import IncarnationOver
+from phalanx.machine.facts import IncarnationOver, TableConfirmed
 from phalanx.machine.inputs import Started
 from phalanx.membership.service import LONG_OFF_MS
 from phalanx.node.node import Node
@@ -230,6 +230,26 @@ def test_a_table_with_owners_takes_them_up() -> None:
     node.grid.follower.follow_table(table_of("B", "B", "B", versions=[1, 1, 9]), {}, reconfirmed=False)
     assert node.grid.stored() is None
     assert 2 not in node.grid.follower.replicas
+
+
+@pytest.mark.parametrize(("of", "taken"), [(OF, True), (2 * OF, False)])
+def test_no_copy_of_a_divided_partition_is_taken_before_the_table_that_divides_what_was_read(
+    of: int, taken: bool
+) -> None:
+    """Else the table would divide the copy, too."""
+    follower = node_with(found(replay_of(*HELD))).grid.follower
+    follower.on_copy_start(lone_id("B"), copy_start(1, epoch=9, of=of), 0)
+    assert (1 in follower.copies) == taken
+
+
+def test_a_first_table_divides_what_was_read_and_it_lists() -> None:
+    """Of the parts of 0 it lists one here, and that is not the one with the number that was read."""
+    node = node_with(found(replay_of(*HELD)))
+    rows = [(NEXT,) if partition == OF else (lone_id("B"),) for partition in range(2 * OF)]
+    table = build_table(rows, [9] * (2 * OF))
+    node.grid.on_table(TableConfirmed(table, table.version, frozenset(), lone_id("B"), ()), 0)
+    assert node.grid.stored() is None
+    assert OF in node.grid.follower.finish_splits()
 
 
 def test_a_table_that_assigns_nothing_leaves_them() -> None:

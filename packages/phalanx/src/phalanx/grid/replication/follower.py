@@ -181,6 +181,9 @@ class Follower:
         partition, base_version = message.partition, message.base_version
         if self._table is not None and message.of != self._table.partition_count:
             return
+        if self._table is None and self.as_read.is_of_other_count(message.of):
+            # The first table divides what was read, and would divide this, too. The owner asks again soon.
+            return
         if not message.view.may_be_known_by(self.view):
             return
         if base_version:

@@ -38,6 +38,10 @@ class ReplicasAsRead:
         """Return the partitions of those that are not set aside."""
         return self.awaited.replicas.keys() if self.awaited is not None else frozenset()
 
+    def is_of_other_count(self, partition_count: int) -> bool:
+        """Return whether what was read is known to be of another number of partitions."""
+        return self.awaited is not None and self.awaited.partition_count not in (0, partition_count)
+
     def side_under(self, table: PartitionTable) -> StoredSide | None:
         """Return what was read and no cluster has taken up yet, for masters that ask while this member has this table; None: nothing."""
         if self.awaited is None:
@@ -94,4 +98,6 @@ class ReplicasAsRead:
         self.set_aside(self.awaited.replicas.keys() - parents - here, former_count)
         for partition in parents:
             del self._replicas[partition]
+        # What the table lists is divided with the replicas that follow owners: it is no more as it was read.
+        self.awaited = self.awaited.only(parents)
         return divided
