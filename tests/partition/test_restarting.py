@@ -47,7 +47,8 @@ class Restart:
     def __init__(self, grace_ms: Millis = GRACE) -> None:
         context = lone_context("A", NodeConfig(restart_grace_ms=grace_ms))
         self.out = context.out
-        self.machine = Restarting(context)
+        self.number = 1
+        self.machine = Restarting(context, view_number=lambda: self.number)
 
     def consider(self, names: str, now: Millis, *, empty: str = "", voters: str = "ABC") -> PartitionTable | None:
         sides = {
@@ -267,9 +268,11 @@ def test_by_an_operators_word_the_greatest_replica_that_is_here_comes_first() ->
 def test_a_plan_is_made_only_when_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
 
-    def plan(sides: Mapping[MemberId, StoredSide], others: Collection[MemberId], *, is_accepted: bool) -> Plan:
+    def plan(
+        sides: Mapping[MemberId, StoredSide], others: Collection[MemberId], number: int, *, is_accepted: bool
+    ) -> Plan:
         planned.append(len(sides))
-        return plan_restart(sides, others, is_accepted=is_accepted)
+        return plan_restart(sides, others, number, is_accepted=is_accepted)
 
     monkeypatch.setattr("phalanx.partition.coordinator.restarting.plan_restart", plan)
     restart = Restart()
@@ -278,6 +281,21 @@ def test_a_plan_is_made_only_when_others_are_there(monkeypatch: pytest.MonkeyPat
     assert planned == [1, 2, 1, 3]
     restart.consider("ABC", 700)
     assert planned == [1, 2, 1, 3, 3]  # the cluster went on, and was switched off again
+
+
+@pytest.mark.rows("DU-26")
+def test_who_waits_in_a_later_view_gives_other_versions() -> None:
+    """1. A restarts with B in view 8, makes the table, and ends before B has it. 2. B restarts with C in view 9."""
+    versions = set[int]()
+    for number in (8, 9):
+        restart = Restart()
+        restart.number = number - 1
+        assert restart.consider("AB", 0) is None
+        restart.number = number
+        table = restart.consider("AB", GRACE)
+        assert table is not None
+        versions |= {table.version, table.version + 1, *table.versions}
+    assert len(versions) == 6
 
 
 def test_without_a_grace_the_majority_is_enough() -> None:

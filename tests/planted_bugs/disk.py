@@ -257,7 +257,7 @@ def restart_with_the_same_versions(node: Node) -> None:
         if plan is None or (table := plan.table) is None:
             return plan
         rows = {
-            partition: table.row(partition)._replace(version=table.versions[partition] - VERSION_STEP)
+            partition: table.row(partition)._replace(version=table.versions[partition] % VERSION_STEP)
             for partition in range(table.partition_count)
             if table.versions[partition] >= VERSION_STEP
         }

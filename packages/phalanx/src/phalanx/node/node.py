@@ -146,6 +146,7 @@ class Node:
             self._has_entries,
             majority.quorum.missing_voters,
             majority.quorum.has_table,
+            majority.quorum.view_number,
             majority.quorum.voters_besides,
             majority.quorum.is_majority,
         )

@@ -64,6 +64,8 @@ class CoordinatorQuestions(NamedTuple):
     """As `QuorumState.missing_voters`."""
     has_table: Callable[[], bool] = lambda: False
     """As `QuorumState.has_table`."""
+    view_number: Callable[[], int] = lambda: 1
+    """As `QuorumState.view_number`."""
     voters_besides: Callable[[Collection[MemberId]], frozenset[MemberId]] = lambda members: frozenset()
     """As `QuorumState.voters_besides`."""
     is_majority: Callable[[Collection[MemberId]], bool | None] = lambda members: None
@@ -99,7 +101,7 @@ class PartitionCoordinator:
         """The members of the view."""
         self._search: TableSearch | None = None
         self._searches_made = 0
-        self.restarting = Restarting(local, questions.missing_voters, questions.has_table)
+        self.restarting = Restarting(local, questions.missing_voters, questions.has_table, questions.view_number)
         self.dormant = DormantPartitions(self.publication, installed_table, self.losses, local.out)
 
     def __repr__(self) -> str:

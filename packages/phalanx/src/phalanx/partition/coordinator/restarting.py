@@ -31,9 +31,10 @@ class Restarting:
         local: LocalContext,
         missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None,
         has_table: Callable[[], bool] = lambda: False,
+        view_number: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`missing_voters`, `has_table`: as in `QuorumState`."""
-        self._missing_voters, self.has_table = missing_voters, has_table
+        """`missing_voters`, `has_table`, `view_number`: as in `QuorumState`."""
+        self._missing_voters, self.has_table, self._view_number = missing_voters, has_table, view_number
         self._out = local.out
         self._this = local.this
         self._grace_ms = local.config.restart_grace_ms
@@ -55,6 +56,8 @@ class Restarting:
         """The voters that were missing then."""
         self._others: Collection[MemberId] = ()
         """For whom those voted then that had read nothing."""
+        self._number = 0
+        """The number of the view then."""
         self._plan = Restart(None, {}, (), False)
 
     def __repr__(self) -> str:
@@ -87,12 +90,13 @@ class Restarting:
         self, sides: Mapping[MemberId, StoredSide], now: Millis, others: Collection[MemberId] = ()
     ) -> Restart | None:
         """Return how the cluster goes on; None: it waits. `others`: as in `plan_restart`."""
-        missing = self._missing_voters()
-        known = tuple(sides.items()), others, missing
-        plan, is_new = self._plan, known != (self._sides, self._others, self._missing)
+        missing, number = self._missing_voters(), self._view_number()
+        known = tuple(sides.items()), others, missing, number
+        plan, is_new = self._plan, known != (self._sides, self._others, self._missing, self._number)
         if is_new:  # a plan looks at every partition, and a cluster can wait for days
-            plan = self._plan = _with_missing(plan_restart(sides, others, is_accepted=self._is_accepted), missing)
-            self._sides, self._others, self._missing = known
+            plan = plan_restart(sides, others, number, is_accepted=self._is_accepted)
+            plan = self._plan = _with_missing(plan, missing)
+            self._sides, self._others, self._missing, self._number = known
             self._tell_old(plan, sides)
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None

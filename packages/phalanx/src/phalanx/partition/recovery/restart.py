@@ -24,7 +24,12 @@ from phalanx.partition.recovery.repair import confirming_index
 from phalanx.wire.table_messages import StoredSide
 
 VERSION_STEP = 1 << 20
-"""A restart raises the version of each row, and of the settings of maps, by this: a master gives fewer while a view lasts that some member has not heard of."""
+"""A restart raises the version of each row, and of the settings of maps, by this, times the number of its view: a master gives fewer while
+a view lasts that some member has not heard of.
+
+1. Master A makes the table of a restart, and ends before others have it. 2. They restart without A, in a view with a greater number, from
+the same folders: their rows must not have the versions of A's, which come back with A's folder.
+"""
 
 
 class Restart(NamedTuple):
@@ -47,12 +52,16 @@ class Restart(NamedTuple):
 
 
 def plan_restart(
-    sides: Mapping[MemberId, StoredSide], others: Collection[MemberId] = (), *, is_accepted: bool = False
+    sides: Mapping[MemberId, StoredSide],
+    others: Collection[MemberId] = (),
+    number: int = 1,
+    *,
+    is_accepted: bool = False,
 ) -> Restart:
     """Return how the cluster of these members can go on.
 
     `sides`: present members to what each has read, at least one. `others`: for whom those vote that are present, and have read nothing.
-    `is_accepted`: an operator lets it go on without those that are absent.
+    `number`: that of the view, which no earlier majority of theirs has had. `is_accepted`: an operator lets it go on without those that are absent.
 
     1. A has data, and admits B and C. 2. A ends before they have its table, and comes back: their votes are not in their folders.
     """
@@ -77,7 +86,7 @@ def plan_restart(
         Claims(member, side.formers, positions_in(side, newest.partition_count), member in old, side.lacks_majority)
         for member, side in sides.items()
     ]
-    above = _versions_above(newest, sides.values(), claims)
+    above, step = _versions_above(newest, sides.values(), claims), VERSION_STEP * max(number, 1)
     back, confirming = _find_back(sides, without_vote, left), confirming_index(newest)
     for partition in range(newest.partition_count):
         _, _, birth, dormant = newest.row(partition)
@@ -87,9 +96,9 @@ def plan_restart(
         row = choose_row(slots, partition, claims, confirming, back, is_accepted=is_accepted)
         if row is None and not dormant:
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
-        rows[partition] = TableRow(row or (), above[partition] + VERSION_STEP, birth, slots if row is None else ())
+        rows[partition] = TableRow(row or (), above[partition] + step, birth, slots if row is None else ())
     absent_holders = _find_absent_holders(newest, sides.values(), back)
-    table = newest.with_rows(rows).with_maps(_settings_above(newest.maps, sides.values()))
+    table = newest.with_rows(rows).with_maps(_settings_above(newest.maps, sides.values(), step))
     return Restart(table, lacking, absent, lacks_majority, absent_holders, without_vote, clusters)
 
 
@@ -163,11 +172,11 @@ def _versions_above(
     return tuple(map(max, zip(*known, epochs, strict=True)))
 
 
-def _settings_above(maps: MapPlan, sides: Collection[StoredSide]) -> MapPlan:
+def _settings_above(maps: MapPlan, sides: Collection[StoredSide], step: int) -> MapPlan:
     """Return these settings of maps, in a version that no other ones have had.
 
     1. A and B wait for others. A, the master, ends, and B, which has read nothing, leads and has the settings that it was started with.
     2. A comes back. 3. B goes on with those of A's folder: who has B's first ones must not take these for the same.
     """
     known = [maps.version, *(side.table.maps.version for side in sides if side.table is not None)]
-    return msgspec.structs.replace(maps, version=max(known) + VERSION_STEP)
+    return msgspec.structs.replace(maps, version=max(known) + step)
