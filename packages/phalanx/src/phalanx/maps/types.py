@@ -34,7 +34,7 @@ from phalanx.common.map_schema import MapSchema, read_schema
 from phalanx.common.words import quoted
 from phalanx.maps.declared_types import DeclaredType, argument_to_plain
 from phalanx.maps.dict_formats import DictChoice
-from phalanx.maps.equal_keys import check_fit_in_dict, check_stored_apart
+from phalanx.maps.equal_keys import are_alike, check_fit_in_dict, check_stored_apart
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -88,6 +88,8 @@ class MapTypes(Generic[K, V]):
             keys, values = self.keys_data(given), self.values_data(list(entries.values()))
         else:
             pairs = list(entries)
+            if (usual := _as_dict(pairs)) is not None:
+                return self.keys_data(list(usual)), self.values_data(list(usual.values()))
             given = [key for key, _ in pairs]
             keys, values = self.keys_data(given), self.values_data([value for _, value in pairs])
             if len({*keys}) < len(keys):
@@ -219,6 +221,15 @@ def types_of(
         made = _Typed(map_name, Any if key is None else key, Any if value is None else value, choice)
     made.schema = lambda: read_schema(text) if (text := plan().of(map_name).schema) else None
     return made
+
+
+def _as_dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any] | None:
+    """Return pairs as a dict, which is faster than two lists and a set; None: it could hold fewer than the grid does."""
+    try:
+        made = dict(pairs)
+    except (TypeError, ValueError):
+        return None  # keys that a dict cannot have, or no pairs
+    return made if len(made) == len(pairs) and are_alike(made) else None
 
 
 def _entries_of(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
