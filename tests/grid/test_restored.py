@@ -93,6 +93,7 @@ def test_what_was_read_without_a_table_is_of_as_many_partitions_as_the_cluster_h
     assert read.partition_count == 0
     left, aside = read.without({2}, OF, ReplicaLog())
     assert left.replicas == {}
+    assert [each.table.partition_count for each in aside] == [OF]
     [side] = [set_aside(*each) for each in aside]
     assert (side.partition_count, list(side.replicas)) == (OF, [2])
 

@@ -50,6 +50,24 @@ def test_what_is_to_be_merged_is_not_all_where_another_folder_has_all_of_it_and_
     assert (dormant(c, "A") == {}) is begins
 
 
+def test_what_is_to_be_merged_waits_for_what_the_member_has_read() -> None:
+    """B's process merged what it had into D's side, and D owns it there. What D tells of the merge overtakes what it has read."""
+    c = filled("ABCD", "BC")
+    b, d = c.id("B"), c.id("D")
+    c.crash("B")
+    c.swallow = lambda sender, receiver, message: sender == "D" and isinstance(message, m.TableAck)
+    crash(c, "C")
+    report = m.KeptReport(0, 0, dormant=(DormantOrphans(b, (0,)),))
+    c.say("D", "A", report)
+    c.say("D", "A", report)
+    assert dormant(c, "A") == {0: "BC"}
+    went_on = OwnerEpoch(0, 9, d, 20, (LeaderEpoch(9, d, 0),))
+    c.say("D", "A", m.TableAck(c.table("A").version, formers=(lone_id("X"),), positions=(went_on,)))
+    assert dormant(c, "A") == {}
+    assert c.table("A").owner(0) == d
+    assert c.table("A").versions[0] > 9
+
+
 def became_lite(c: Cluster, name: str) -> None:
     """It held data before: it was in no row as a lite member."""
     assert [each.subject for each in c.events_of("A", LiteChanged)] == [c.id(name)]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain
+from typing import NamedTuple
 
 from phalanx.common.departure import Departures
 from phalanx.common.errors import UsageError
@@ -37,6 +38,19 @@ WAKING_STEP = 1 << 16
 partitions go on, too, whenever members come and go, and those that restart without it know nothing of that."""
 
 
+class Orphans(NamedTuple):
+    """What a member has to merge of dormant partitions.
+
+    It counts once the member has acknowledged the table, with what it has read of them: 1. A's process merges a partition into a side, and
+    then owns it there. 2. A stops, and comes back to a side by whose table the partition waits for that process. 3. A's report that its process
+    was the one overtakes its acknowledgement, which waits for a sync. Did the partition begin empty at A, what A has read would be in its way.
+    """
+
+    since: int
+    """The version of the table when this was told first."""
+    told: tuple[DormantOrphans, ...]
+
+
 class DormantPartitions:
     """What present members have of dormant partitions."""
 
@@ -49,7 +63,9 @@ class DormantPartitions:
         self._out = outbox
         self._claims: dict[MemberId, Claims] = {}
         """Other members to what they have read from their folders."""
-        self._orphans: dict[MemberId, tuple[DormantOrphans, ...]] = {}
+        self._acknowledged: dict[MemberId, int] = {}
+        """Other members to the version of the table for which they have said what they have."""
+        self._orphans: dict[MemberId, Orphans] = {}
         """Members to what they have to merge."""
         self.away: Departures = ()
         """The members that keep in their folders what they held."""
@@ -60,10 +76,12 @@ class DormantPartitions:
     def keep_only(self, members: Collection[MemberId]) -> None:
         """Forget what members had that have left."""
         self._claims = {member: claims for member, claims in self._claims.items() if member in members}
+        self._acknowledged = {member: version for member, version in self._acknowledged.items() if member in members}
         self._orphans = {member: orphans for member, orphans in self._orphans.items() if member in members}
 
     def on_ack(self, sender: MemberId, message: TableAck) -> None:
         """Note what a member has."""
+        self._acknowledged[sender] = message.version
         self._claims.pop(sender, None)
         if message.formers:
             positions = {each.partition: each for each in message.positions}
@@ -71,9 +89,11 @@ class DormantPartitions:
 
     def on_report(self, sender: MemberId, message: KeptReport) -> None:
         """Note what a member has to merge."""
-        self._orphans.pop(sender, None)
-        if message.dormant:
-            self._orphans[sender] = message.dormant
+        before = self._orphans.pop(sender, None)
+        if before is not None and before.told == message.dormant:
+            self._orphans[sender] = before
+        elif message.dormant:
+            self._orphans[sender] = Orphans(self._publication.table.version, message.dormant)
 
     def wake(self, now: Millis) -> str:
         """Let the partitions go on of which a holder is back. Return why targets must be planned again; empty: they need not."""
@@ -204,7 +224,7 @@ class DormantPartitions:
         1. C hangs, and is out of the row. 2. B, the only holder, ends. 3. C goes on, and its process has what it had before that.
         """
         found = set[int]()
-        for each in chain.from_iterable(self._orphans.values()):
+        for each in chain.from_iterable(orphans.told for orphans in self._orphans.values()):
             found.update(each.partitions if each.is_as_read else (position.partition for position in each.positions))
         return found
 
@@ -218,7 +238,9 @@ class DormantPartitions:
         """
         dormant, found = self._publication.table.dormant, dict[int, tuple[MemberId, MemberId]]()
         for member, orphans in self._orphans.items():
-            for each in orphans:
+            if self._acknowledged.get(member, -1) < orphans.since and member != self._publication.this:
+                continue
+            for each in orphans.told:
                 positions = {position.partition: position for position in each.positions}
                 for p in each.partitions:
                     if p not in dormant or p in but:
