@@ -7,10 +7,14 @@ import pytest
 
 from phalanx.common.disk_state import DiskState
 from phalanx.common.quorum import QuorumRecord, QuorumView
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.machine.effects import Send
 from phalanx.machine.inputs import DiskChecked, Synced
+from phalanx.node.sync_gate import SyncGate
 from phalanx.wire import messages as m
-from phalanx.wire.disk_records import ClusterLeft
+from phalanx.wire.disk_records import ClusterLeft, TableRecord, ViewRecord
 from support.harness import Cluster, lone_id, lone_view
+from support.masters import table_of
 
 pytestmark = pytest.mark.rows("DU-05")
 
@@ -235,3 +239,37 @@ def test_a_master_that_leaves_others_votes_too_has_none_any_more(votes: str, vot
     assert (record.voter, record.view) == (lone_id(voter) if voter else "", lone_view("BC", 7))
     assert record.footing == footing
     assert membership.view_log.take_record() is None
+
+
+def test_a_row_that_is_ahead_confirms_no_later_table_of_the_master() -> None:
+    """B has synced its own commit, which has the version of the master's next table. That one is not synced, and has another row."""
+    log = ReplicaLog()
+    gate = SyncGate(lone_id("B"), log)
+    gate.add_table(TableRecord(table_of("A", "B", versions=[5, 6]), lone_id("B")), 10, is_own=False)
+    log.note_synced(log.last_lsn)
+    gate.add_table(TableRecord(table_of("B", "B", versions=[6, 5]), lone_id("B")), 11, is_own=False)
+    assert confirmed(gate, 11) == [10]
+    log.note_synced(log.last_lsn)
+    assert confirmed(gate, 11) == [11]
+
+
+def test_a_table_that_the_master_confirms_as_it_is_needs_no_other_sync() -> None:
+    log = ReplicaLog()
+    gate = SyncGate(lone_id("B"), log)
+    gate.add_table(TableRecord(table_of("A", "B", versions=[5, 6]), lone_id("B")), 10, is_own=False)
+    log.note_synced(log.last_lsn)
+    gate.confirm(11)
+    footing = QuorumRecord(lone_id("A"), QuorumView(1, 1, lone_id("A"), ()), 1)
+    gate.add(ViewRecord(lone_view("AB", 2), footing, lone_id("B"), lone_id("B")))
+    assert confirmed(gate, 11) == [11]
+
+
+def confirmed(gate: SyncGate, version: int) -> list[int]:
+    """The version of the table that a heartbeat confirms which names this one."""
+    heartbeat = m.MasterConfirmation(1, lone_id("A"), version)
+    passed = gate.pass_on([Send(lone_id("A"), heartbeat)])
+    return [
+        each.message.table_version
+        for each in passed
+        if isinstance(each, Send) and isinstance(each.message, m.MasterConfirmation)
+    ]

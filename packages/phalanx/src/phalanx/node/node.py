@@ -268,8 +268,11 @@ class Node:
         """Return the effects of an input, with a new view before them and a new table behind them."""
         view, table = self.membership.view, self.installed_table.table
         if table is not self._driver_has[1]:
-            self._sync_gate.add(TableRecord(table, self.this), is_own=self.membership.is_master)
+            version = self.installed_table.installed_version
+            self._sync_gate.add_table(TableRecord(table, self.this), version, is_own=self.membership.is_master)
             effects = [*effects, TableChanged(table)]
+        elif self.log.is_on:
+            self._sync_gate.confirm(self.installed_table.installed_version)
         if view is not self._driver_has[0]:
             effects = [ViewChanged(view), *effects]
         self._driver_has = view, table

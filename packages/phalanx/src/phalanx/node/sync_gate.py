@@ -49,7 +49,8 @@ class SyncGate:
         self._has_left = False
         """Whether this member has left, and others get its vote."""
         self._tables: deque[tuple[int, int]] = deque([(0, -1)])
-        """Where tables are in the log, and their versions: the last one that is synced, and later ones."""
+        """Where tables are in the log, and the versions of the master's tables that they are based on: the last one that is synced, and
+        later ones."""
         self._views: deque[tuple[int, ViewId]] = deque([(0, ViewId())])
         """The same of views."""
         self._held: deque[tuple[int, Effect]] = deque()
@@ -58,16 +59,29 @@ class SyncGate:
     def __repr__(self) -> str:
         return f"SyncGate({len(self._held)})"
 
-    def add(self, record: DiskRecord, *, is_own: bool = False) -> None:
-        """Log a view, a table, or the end of this member. `is_own`: this member has made the table."""
+    def add(self, record: DiskRecord) -> None:
+        """Log a view, or the end of this member."""
         self._log.add(record)
-        self._has_made = self._has_made or is_own
         self._has_left = type(record) is ClusterLeft
         self._newest_lsn = self._log.last_lsn
-        if type(record) is TableRecord:
-            self._tables.append((self._newest_lsn, record.table.version))
-        elif type(record) is ViewRecord:
+        if type(record) is ViewRecord:
             self._views.append((self._newest_lsn, record.view.id))
+
+    def add_table(self, record: TableRecord, version: int, *, is_own: bool) -> None:
+        """Log a table. `version`: as of `confirm`. `is_own`: this member has made it."""
+        self.add(record)
+        self._has_made = self._has_made or is_own
+        self._tables.append((self._newest_lsn, version))
+
+    def confirm(self, version: int) -> None:
+        """Note that the last table in the log is based on this version of the master's.
+
+        Its own version can be greater: 1. B commits a migration by itself, and syncs that row. 2. The master's next table has the same version,
+        and another row. 3. B has got that table and not synced it.
+        """
+        lsn, known = self._tables[-1]
+        if version != known:
+            self._tables.append((lsn, version))
 
     def has_synced(self, view: ViewId) -> bool:
         """Return whether the disk has a view, or will have nothing any more."""
