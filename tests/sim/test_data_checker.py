@@ -6,6 +6,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
 from phalanx.wire.merge_events import MergeStarted
+from phalanx.wire.view_events import MajorityChanged
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx_proof.sim.checkers.findings import Findings
@@ -274,6 +275,21 @@ def test_an_increment_counts_twice_only_if_its_first_owner_was_merged_before_the
     c.merges(former, merged_at)
     c.final[c.key] = c.add("get", 99, 99, result=(key_of(str(value)),))
     assert c.found() == expected
+
+
+@pytest.mark.parametrize(
+    ("lost_at", "got_at", "merged_at", "former", "expected"),
+    [(3, 9, 50, A, True), (3, 5, 50, A, False), (7, 9, 50, A, False), (3, 9, 101, A, False), (3, 9, 50, B, False)],
+    ids=["void", "it had the majority again", "it had the majority still", "not merged", "of no owner"],
+)
+def test_events_are_void_if_a_side_without_the_majority_gave_them_and_is_merged(
+    lost_at: int, got_at: int, merged_at: int, former: MemberId, expected: bool
+) -> None:
+    c = Calls()
+    for at, has_majority in ((lost_at, False), (got_at, True)):
+        c.merge_starts.on_event(ObservedEvent(A, MajorityChanged(1, has_majority, "", ""), at))
+    c.merges(former, merged_at)
+    assert c.merge_starts.may_be_void(0, 4, 6, A, 100) is expected
 
 
 def test_increments_that_are_lost_with_all_replicas_are_excused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.wire.merge_events import MergeStarted
+from phalanx.wire.view_events import MajorityChanged
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.table_checker import TableChecker
 
@@ -15,12 +16,26 @@ class MergeStarts(Checker):
         self._tables = tables
         self._since: dict[MemberId, Millis] = {}
         """Former incarnation to when that began first."""
+        self._majorities: dict[MemberId, list[tuple[Millis, bool]]] = {}
+        """Member to when its side lost or got the majority, and whether it has it then."""
 
     def on_event(self, recorded: ObservedEvent) -> None:
         if isinstance(recorded.event, MergeStarted):
             self._since.setdefault(recorded.event.former, recorded.now)
+        elif isinstance(recorded.event, MajorityChanged):
+            self._majorities.setdefault(recorded.member, []).append((recorded.now, recorded.event.has_majority))
 
     def show_late(self, part: int, begin: Millis, end: Millis, replier: MemberId | None, at: Millis) -> bool:
         """Tell whether what another owner than the replier did between two times can show by a merge until a time."""
         formers = [former for former, since in self._since.items() if since <= at and former != replier]
         return any(former in self._tables.owners_known([part], [former], begin, end) for former in formers)
+
+    def may_be_void(self, part: int, begin: Millis, end: Millis, replier: MemberId, at: Millis) -> bool:
+        """Tell whether the events of what was acknowledged between two times can be void by a time: a side without the majority gave them,
+        and what an owner of that side held is merged, which brings entries and no events.
+
+        1. A and C hold p. A crashes, then C: B leads alone. 2. C comes back to B with its folder, and p goes on there. 3. All crash, and A and B
+        restart, which are the majority: p is A's.
+        """
+        known = [has_majority for since, has_majority in self._majorities.get(replier, []) if since <= end]
+        return bool(known) and not known[-1] and self.show_late(part, begin, end, None, at)

@@ -241,8 +241,13 @@ class JournalReaders(Program):
             whole.update(dict.fromkeys(sorted(keys), run))
 
     def _is_excused(self, key: bytes, operation: Operation) -> bool:
-        replier = operation.replier
-        return replier is not None and self._evidence.may_be_lost(key, replier, operation.begin, operation.end)
+        replier, begin, end = operation.replier, operation.begin, operation.end
+        if replier is None:
+            return False
+        part = partition_of(key, len(self._evidence.tables.lines))
+        return self._evidence.may_be_lost(key, replier, begin, end) or self._evidence.merges.may_be_void(
+            part, begin, end, replier, self._world.now
+        )
 
 
 def check_journals(hosts: list[Host], findings: Findings, now: Millis) -> None:
