@@ -47,8 +47,8 @@ class Orphans(NamedTuple):
     """
 
     since: int
-    """The version of the table when this was told first."""
-    told: tuple[DormantOrphans, ...]
+    """The version of the table when it reported this first."""
+    sides: tuple[DormantOrphans, ...]
 
 
 class DormantPartitions:
@@ -90,7 +90,7 @@ class DormantPartitions:
     def on_report(self, sender: MemberId, message: KeptReport) -> None:
         """Note what a member has to merge."""
         before = self._orphans.pop(sender, None)
-        if before is not None and before.told == message.dormant:
+        if before is not None and before.sides == message.dormant:
             self._orphans[sender] = before
         elif message.dormant:
             self._orphans[sender] = Orphans(self._publication.table.version, message.dormant)
@@ -224,7 +224,7 @@ class DormantPartitions:
         1. C hangs, and is out of the row. 2. B, the only holder, ends. 3. C goes on, and its process has what it had before that.
         """
         found = set[int]()
-        for each in chain.from_iterable(orphans.told for orphans in self._orphans.values()):
+        for each in chain.from_iterable(orphans.sides for orphans in self._orphans.values()):
             found.update(each.partitions if each.is_as_read else (position.partition for position in each.positions))
         return found
 
@@ -240,7 +240,7 @@ class DormantPartitions:
         for member, orphans in self._orphans.items():
             if self._acknowledged.get(member, -1) < orphans.since and member != self._publication.this:
                 continue
-            for each in orphans.told:
+            for each in orphans.sides:
                 positions = {position.partition: position for position in each.positions}
                 for p in each.partitions:
                     if p not in dormant or p in but:
