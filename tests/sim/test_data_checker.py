@@ -218,7 +218,7 @@ def test_two_calls_that_raised_a_counter_to_the_same_are_found() -> None:
     assert c.found() == ["a counter is raised once by a call"]
 
 
-ONCE = "an increment counts once"
+ONCE, READS = "an increment counts once", "reads return what was written"
 
 
 @pytest.mark.parametrize(
@@ -274,6 +274,34 @@ def test_an_increment_counts_twice_only_if_its_first_owner_was_merged_before_the
     c.add("count", 3, 6, by=by, result=(key_of("3"),))
     c.merges(former, merged_at)
     c.final[c.key] = c.add("get", 99, 99, result=(key_of(str(value)),))
+    assert c.found() == expected
+
+
+@pytest.mark.parametrize("name", ["c0", "n0", "l0"])
+@pytest.mark.parametrize(("lacks", "merges"), [(True, True), (True, False), (False, True)])
+def test_each_side_of_a_cut_counts_for_itself_if_one_had_no_majority_and_is_merged(
+    name: str, lacks: bool, merges: bool
+) -> None:
+    c = Calls(name)
+    c.merge_starts.on_event(ObservedEvent(B, MajorityChanged(1, not lacks, "", ""), 1))
+    kind, result = {"c": ("write_counter", (None,)), "n": ("count", (key_of("1"),)), "l": ("lock", (None,))}[name[0]]
+    for by, at, value in ((B, 2, "1"), (A, 6, "1" if kind == "write_counter" else "2")):
+        c.add(kind, at, at + 1, "" if kind == "count" else value, by=by, result=result)
+    c.table(0, 2, (B, A))
+    if merges:
+        c.merges(B, 8)
+    c.final[c.key] = c.add("get", 99, 99, result=(b"2" if kind == "lock" else key_of("1"),))
+    assert (c.found() == []) == (lacks and merges)
+
+
+@pytest.mark.parametrize(("former", "merged_at", "expected"), [(A, 5, []), (A, 7, [READS]), (B, 5, [READS])])
+def test_a_call_finds_its_own_first_try_only_if_that_was_merged_before_its_answer(
+    former: MemberId, merged_at: int, expected: list[str]
+) -> None:
+    """The first try was carried out at A, which could not say so, and came back by a merge."""
+    c = Calls("l0")
+    c.add("lock", 1, 6, "1", by=C, result=(b"1",))
+    c.merges(former, merged_at)
     assert c.found() == expected
 
 

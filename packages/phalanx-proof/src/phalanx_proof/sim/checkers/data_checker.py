@@ -198,8 +198,8 @@ class DataChecker:
                 continue
             late = [
                 Write(read.value, each.begin, each.end, False, each)
-                for each in lost
-                if self._shows_late(key, each, read.end)
+                for each in unchanged.get(read.value, [])  # also its own first try
+                if each.begin <= read.end and self._shows_late(key, each, read.end)
             ]
             self.late_effects += bool(late) and not sources
             sources += late
@@ -228,6 +228,17 @@ class DataChecker:
         comes back with its folder: what B has not is merged.
         """
         return self._merges.show_late(self._partitions[key], operation.begin, operation.end, operation.replier, at)
+
+    def _is_of_merged_side(self, key: bytes, operation: Operation, now: Millis) -> bool:
+        """Tell whether a side without the majority acknowledged a call, and merged what it had: each side counts for itself.
+
+        1. A and B hold a counter. A crashes, and B goes on alone: it raises the counter. 2. All crash, and restart by A's row. 3. A raises
+        the counter to the same, before B has merged.
+        """
+        replier = operation.replier
+        return replier is not None and self._merges.may_be_void(
+            self._partitions[key], operation.begin, operation.end, replier, now
+        )
 
     def _is_by_owner(self, key: bytes, read: Read) -> bool:
         return self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier
@@ -283,7 +294,7 @@ class DataChecker:
                 story = f"{name} is {value}, and nobody raised it to {number}"
                 self._findings.add(now, "a counter is raised once by a call", story)
         acknowledged = [each for several in done.values() for each in several]
-        if any(self._excused(key, each) for each in acknowledged):
+        if any(self._excused(key, each) or self._is_of_merged_side(key, each, now) for each in acknowledged):
             self.excused_losses += max(len(acknowledged) - value, 0)
             return
         for number, several in sorted(done.items()):
@@ -304,7 +315,7 @@ class DataChecker:
             self._findings.add(now, rule, too_many)
         elif value > len(done) + len(unknown):
             self.late_effects += value - len(done) - len(unknown)
-        if any(self._excused(key, each) for each in done):
+        if any(self._excused(key, each) or self._is_of_merged_side(key, each, now) for each in done):
             self.excused_losses += max(len(done) - value, 0)
             return
         if value < len(done):
@@ -338,7 +349,11 @@ class DataChecker:
 
     def _check_lock(self, key: bytes, operations: list[Operation], now: Millis) -> None:
         winners = [o for o in operations if o.kind == "lock" and (write := write_of(o, key)) and write.acknowledged]
-        kept = [winner for winner in winners if not self._excused(key, winner)]
+        kept = [
+            winner
+            for winner in winners
+            if not (self._excused(key, winner) or self._is_of_merged_side(key, winner, now))
+        ]
         if len(kept) > 1:
             self._findings.add(now, "one caller stores if absent", f"{kept[0]} and {kept[1]}")
 

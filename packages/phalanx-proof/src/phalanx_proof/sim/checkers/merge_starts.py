@@ -31,8 +31,8 @@ class MergeStarts(Checker):
         return any(former in self._tables.owners_known([part], [former], begin, end) for former in formers)
 
     def may_be_void(self, part: int, begin: Millis, end: Millis, replier: MemberId, at: Millis) -> bool:
-        """Tell whether the events of what was acknowledged between two times can be void by a time: a side without the majority gave them,
-        and what an owner of that side held is merged, which brings entries and no events.
+        """Tell whether what was acknowledged between two times can be void by a time, but for the entries: a side without the majority gave it,
+        and what an owner of that side held is merged, which brings no events, and one of two counts.
 
         1. A and C hold p. A crashes, then C: B leads alone. 2. C comes back to B with its folder, and p goes on there. 3. All crash, and A and B
         restart, which are the majority: p is A's.
