@@ -325,3 +325,35 @@ def test_one_that_stops_keeps_what_it_has_where_another_leaves_and_too_few_stay(
     assert not [
         each for each in c.events_of("A", MigrationStarted) if each.kind == "clear" and each.source == c.id("C")
     ]
+
+
+@pytest.mark.rows("DU-38")
+def test_one_that_joins_while_one_stops_gets_what_another_one_that_leaves_has_still() -> None:
+    """1. C stops and B leaves: only A stays, so what A and B hold is to be cleared at B, with all else that B has. 2. That has to wait,
+    because B owns a partition. 3. D joins. 4. A gets what B owns.
+    """
+    c = filled("ABC", "AB", "BC")
+    stop(c, "C")
+    c.settle()
+    c.hold("B", "A")
+    c.leave("B")
+    c.deliver("B", "A", LeaveRequest)
+    c.advance(500)
+    clears = [each for each in c.events_of("A", MigrationStarted) if each.kind == "clear"]
+    assert [(each.partition, each.source) for each in clears] == [(0, c.id("B"))]
+    c.start("D")
+    c.advance(2_500)
+    assert c.view("A") == "ABCD"
+    rows = set[str]()
+
+    def note(sender: str, receiver: str, message: object) -> bool:
+        rows.add(c.row("A", 0))
+        return False
+
+    c.swallow = note
+    c.release()
+    c.advance(1_000)
+    assert rows <= {"AB", "AD"}
+    assert c.row("A", 0) == "AD"
+    assert "C" in c.nodes
+    assert all_there(c)

@@ -319,7 +319,7 @@ class Rebalancer:
 
     def _plan(self, now: Millis) -> None:
         eligible = self._eligible
-        rows = self._rows_to_come() if eligible.failed or eligible.stopping else []
+        rows = self._rows_to_come(eligible.leaving) if eligible.failed or eligible.stopping else []
         exchanges = find_exchanges(rows, self._eligible)
         self._exchanged = set(exchanges)
         if (order := self._evacuation.order) is not None:
@@ -356,14 +356,21 @@ class Rebalancer:
             rows[partition] = shares[partition]
         return rows
 
-    def _rows_to_come(self) -> list[Slots]:
+    def _rows_to_come(self, leaving: Collection[MemberId] = ()) -> list[Slots]:
         """Return each row as it is when its migration under way has ended.
 
         1. A backup is copied to D. 2. The disk of C fails, and the present rows become the targets. 3. D has its copy, and clears it.
+
+        `leaving`: members whose replicas still count while they are only to be cleared, because a plan can call that back. 1. A and B hold
+        a partition, B leaves, and C stops. Nobody can take B's replica, so it is to be cleared. 2. D joins. 3. Did B's replica not count,
+        D would get no copy, because A has one: A would hold the partition alone.
         """
         table, under_way = self._publication.table, self.migrations.underway
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        return [row_after(row, under_way[p].migration) if p in under_way else row for p, row in enumerate(rows)]
+        for partition, each in under_way.items():
+            if not (each.clears and each.migration.source in leaving):
+                rows[partition] = row_after(rows[partition], each.migration)
+        return rows
 
     def _shares(self, members: list[MemberId], now: Millis) -> list[Slots]:
         """Return the replicas that each partition should have, shared among these members, with substitutes."""
