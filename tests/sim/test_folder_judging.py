@@ -16,18 +16,11 @@ from phalanx_proof.sim.cluster.crash_points import Crash
 from phalanx_proof.sim.cluster.folder import SEGMENT_RECORDS, UNSYNCED_MS, SimFolder
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.log_sizes import Copying
-from phalanx_proof.sim.cluster.sector_disk import SectorDisk
+from support.losing_disk import LosesWhatIsNotSynced
 
 FIRST = MemberId("A:1/1")
 ENDED_AT: Millis = 2 * UNSYNCED_MS
 """When the process ends that has synced one record, and written another one behind it."""
-
-
-class LosesWhatIsNotSynced(SectorDisk):
-    """Has nothing after a power cut of what was not synced."""
-
-    def cut_power(self, rng: Random) -> None:
-        self._written.clear()
 
 
 class Longest(Random):

@@ -21,7 +21,7 @@ from phalanx.wire.messages import Reply
 from phalanx.wire.view_events import ViewInstalled
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.cluster.observer import Observer
-from phalanx_proof.sim.cluster.restored_folder import RestoredFolder, entries_of
+from phalanx_proof.sim.cluster.restored_folder import RestoredFolder, entries_of, founder_in
 from phalanx_proof.sim.cluster.world import World
 
 APART = "a restored cluster and that of the backup stay apart"
@@ -56,10 +56,13 @@ class RestoredCluster:
 
     def _back_up(self, world: World, host: Host, place: Host, restored_after_ms: Millis) -> None:
         folder = host.folder
-        footing = folder.replay.index.cluster.footing if folder is not None else None
-        if folder is None or footing is None or folder.is_hurt or folder.has_failed or folder.differs:
+        if folder is None or folder.is_hurt or folder.has_failed or folder.differs:
             return
-        restored = world.restored_folder_type(f"restored:{place.number}", folder.copy(world.now), footing.root)
+        backup = folder.copy(world.now)
+        founder = founder_in(backup)
+        if founder is None:
+            return
+        restored = world.restored_folder_type(f"restored:{place.number}", backup, founder)
         self._folders.append(restored)
         place.folder = restored
         world.start_later(place, 1 + restored_after_ms)

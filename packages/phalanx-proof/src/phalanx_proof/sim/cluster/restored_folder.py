@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from phalanx.common.clock import ClockStart, value_of
 from phalanx.common.ids import MemberId
 from phalanx.common.restored_cluster import restored_root
+from phalanx.disk.reading import StartTimes, replay_log
 from phalanx.disk.replay import Replay
 from phalanx.disk.restoring import Restoration, restore_as
+from phalanx.disk.scanning import scan
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.replica_log import ReplicaLog
 from phalanx.wire.disk_records import SegmentStart
@@ -50,6 +52,17 @@ class RestoredFolder(SimFolder):
     def note_repair(self, replay: Replay, newest: SegmentStart | None) -> bool:
         """Do as for other folders. The first start writes who the founder is now, which no other record says."""
         return super().note_repair(replay, newest) or self._starts == 0
+
+
+def founder_in(backup: FolderSnapshot) -> MemberId | None:
+    """Return who founded the cluster of a backup; None: its member had joined none yet, and there is nothing to restore.
+
+    Only its files say that, as for the command of an operator. 1. A member founds a cluster, and writes that. 2. The power is cut
+    before a sync, and the disk does not have it. 3. The folder is backed up. Who starts with the backup knows of no cluster.
+    """
+    found = scan(backup.image, backup.store)
+    known = replay_log(backup.image, backup.store, found, StartTimes("", 0, 0)).index.cluster
+    return known.footing.root if known.footing is not None else None
 
 
 def entries_of(replica: Replica) -> Iterable[tuple[bytes, bytes]]:
