@@ -72,6 +72,11 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     """The map's schema once the pending content is in its place (empty: none); None: as it is."""
 
     @property
+    def decided_stamp(self) -> int:
+        """The grid's clock when the job began whose content has replaced the map's, or will: that is never taken back."""
+        return self.pending_stamp if self.is_decided else self.stamp
+
+    @property
     def as_given_up(self) -> Content:
         """This one without what is pending."""
         return msgspec.structs.replace(
@@ -240,6 +245,13 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
             )
         contents = tuple(sorted([*others, *said], key=lambda each: each.map))
         return MapPlan(self.version + 1, self.usual, self.maps, contents)
+
+    def with_content_in(self, other: MapPlan, name: str) -> MapPlan:
+        """Return the plan with what another one says of a map's content, and with the map's schema there: it belongs to the content."""
+        others = [each for each in self.contents if each.map != name]
+        contents = tuple(sorted([*others, other.content_of(name)], key=lambda each: each.map))
+        plan, schema = MapPlan(self.version + 1, self.usual, self.maps, contents), other.of(name).schema
+        return plan if schema == plan.of(name).schema else plan._with(name, MapChange(schema=schema))
 
 
 def matches(pattern: str, name: str) -> bool:

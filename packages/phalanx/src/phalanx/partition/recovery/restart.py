@@ -98,7 +98,8 @@ def plan_restart(
             lacking[partition] = tuple(former for former in slots if former is not None)[: confirming + 1]
         rows[partition] = TableRow(row or (), above[partition] + step, birth, slots if row is None else ())
     absent_holders = _find_absent_holders(newest, sides.values(), back)
-    table = newest.with_rows(rows).with_maps(_settings_above(newest.maps, sides.values(), step))
+    maps = _with_decided(newest.maps, sides, rows.values())
+    table = newest.with_rows(rows).with_maps(_settings_above(maps, sides.values(), step))
     return Restart(table, lacking, absent, lacks_majority, absent_holders, without_vote, clusters)
 
 
@@ -170,6 +171,30 @@ def _versions_above(
         for p in range(newest.partition_count)
     ]
     return tuple(map(max, zip(*known, epochs, strict=True)))
+
+
+def _with_decided(maps: MapPlan, sides: Mapping[MemberId, StoredSide], rows: Collection[TableRow]) -> MapPlan:
+    """Return these settings of maps, and the contents of maps that sides without the majority have decided, if every partition goes on with
+    what a member of theirs has.
+
+    1. A ends, and B goes on without the majority. 2. B decides the content of a map, tells the job so, and puts it in its place in one
+    partition after another. 3. B ends, too, and both come back. By A's settings nothing is decided, and B's replicas rule: those that have
+    the content already, and those that have not.
+
+    A partition that goes on with what others have, or waits for them, can have later writes, which a replacement would remove. So both sides
+    count then as after a cut: what such a side has there is merged.
+    """
+    plans = {member: side.table.maps for member, side in sides.items() if side.table is not None}
+    for plan in sorted(plans.values(), key=lambda each: each.version, reverse=True):
+        for content in plan.contents:
+            known, decided = maps.content_of(content.map), content.decided_stamp
+            # Of one that is decided and one that is in its place, the second is ahead.
+            if (decided, content.stamp) <= (known.decided_stamp, known.stamp):
+                continue
+            having = [each for each, of in plans.items() if of.content_of(content.map).decided_stamp >= decided]
+            if all(any(each in row.slots for each in having) for row in rows):
+                maps = maps.with_content_in(plan, content.map)
+    return maps
 
 
 def _settings_above(maps: MapPlan, sides: Collection[StoredSide], step: int) -> MapPlan:
