@@ -131,10 +131,7 @@ def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | Non
         disk_failed=known.disk_failed,
     )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()
-    waiting = kept.sides.get(known.members[0]) if known.members else None
-    later = frozenset(
-        p for p in replay.replicas if waiting is not None and waiting.has_held(p % waiting.partition_count)
-    )
+    later = kept.later_than(known.members[0], replay.replicas) if known.members else frozenset[int]()
     kept.restored = RestoredReplicas(replay.replicas, side, clock, count, later)
     past = FormerIncarnation(
         members=_members_of(replay, footing),

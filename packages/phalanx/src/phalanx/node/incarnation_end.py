@@ -25,7 +25,7 @@ def last_record(
     """
     if any(isinstance(effect, Finished) and (effect.rejoin or effect.failed) for effect in effects):
         if stored is not None and not table.is_assigned:
-            return None  # the next incarnation takes over what was read, as it is
+            return None  # the next incarnation takes over what was read, as it is, and what has come since
         return IncarnationEnded(tuple(each.partition for each in stored.positions) if stored is not None else ())
     if membership.leaves_others():
         # 1. All members are stopped at once. 2. Nobody can take from the others what they hold. 3. All are started again.

@@ -238,6 +238,11 @@ class OrphanedReplicas(DataHandover):
         }
         return {side: partitions for side, partitions in found.items() if partitions}
 
+    def later_than(self, former: MemberId, partitions: Iterable[int]) -> frozenset[int]:
+        """Return of which of these partitions an incarnation has left another replica."""
+        side = self.sides.get(former)
+        return frozenset(p for p in partitions if side is not None and side.has_held(p % side.partition_count))
+
     def all_replicas(self) -> list[Replica]:
         return [kept.replica for side in self.sides.values() for kept in side.replicas.values()]
 

@@ -215,6 +215,7 @@ class Follower:
                 return
             # It is not the copy's to replace: it can have what the cluster has not.
             self.as_read.set_aside({partition}, message.of)
+            self.as_read.note_count(message.of)
             self.copies[partition] = IncomingCopy(sender, message)
             self._log.add(CopyBegun(message, sender, -1, False))
 

@@ -42,6 +42,11 @@ class ReplicasAsRead:
         """Return whether what was read is known to be of another number of partitions."""
         return self.awaited is not None and self.awaited.partition_count not in (0, partition_count)
 
+    def note_count(self, partition_count: int) -> None:
+        """Note of how many partitions the cluster has that copies to this member: it can be parted from it before it has a table."""
+        if self.awaited is not None and not self.awaited.partition_count:
+            self.awaited = self.awaited._replace(partition_count=partition_count)
+
     def side_under(self, table: PartitionTable) -> StoredSide | None:
         """Return what was read and no cluster has taken up yet, for masters that ask while this member has this table; None: nothing."""
         if self.awaited is None:
