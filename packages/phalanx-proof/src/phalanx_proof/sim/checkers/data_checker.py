@@ -14,8 +14,8 @@ What is promised, and therefore checked:
 * One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
   acknowledged call has raised it, and a call that was told that it changed nothing has not.
 * A number is the count of its increments: of all that were acknowledged, by its key or by a condition, and of some whose
-  outcome is unknown. One that was asked again over a merge can count twice. Each by its key was told another number, and none a lower one than an increment that was over when it
-  began.
+  outcome is unknown. One that was asked again over a merge can count twice. Each by its key was told another number, and none a
+  lower one than an increment that was over when it began.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
 
 An entry of a bounded map can be evicted. Then its key has no value until it is written again, and nothing is promised of
@@ -126,14 +126,11 @@ def raises_of(operations: list[Operation]) -> tuple[list[Operation], list[Operat
     return done, unknown
 
 
-def story_of_too_many(key: bytes, operations: list[Operation], found: bytes | None, twice: int = 0) -> str | None:
-    """Tell of a number that is greater than all increments can have made it; None: it is not.
-
-    `twice`: how many of them can have raised it twice.
-    """
+def story_of_too_many(key: bytes, operations: list[Operation], found: bytes | None) -> str | None:
+    """Tell of a number that is greater than all increments can have made it; None: it is not."""
     value = int(found[4:]) if found else 0
     done, unknown = raises_of(operations)
-    if value <= len(done) + len(unknown) + twice:
+    if value <= len(done) + len(unknown):
         return None
     return f"{key[4:].decode()} is {value} after {len(done)} increments, and {len(unknown)} that nobody knows of"
 
@@ -229,16 +226,18 @@ class DataChecker:
         """
         return self._merges.show_late(self._partitions[key], operation.begin, operation.end, operation.replier, at)
 
-    def _is_of_merged_side(self, key: bytes, operation: Operation, now: Millis) -> bool:
-        """Tell whether a side without the majority acknowledged a call, and merged what it had: each side counts for itself.
+    def _is_excused_count(self, key: bytes, operation: Operation, now: Millis) -> bool:
+        """Tell whether what was acknowledged need not count in the end: it is lost, or a side without the majority acknowledged it, and merged
+        what it had. Each side counts for itself.
 
         1. A and B hold a counter. A crashes, and B goes on alone: it raises the counter. 2. All crash, and restart by A's row. 3. A raises
         the counter to the same, before B has merged.
         """
         replier = operation.replier
-        return replier is not None and self._merges.may_be_void(
-            self._partitions[key], operation.begin, operation.end, replier, now
-        )
+        if replier is None:
+            return False
+        part, begin, end = self._partitions[key], operation.begin, operation.end
+        return self._excused(key, operation) or self._merges.may_be_void(part, begin, end, replier, now)
 
     def _is_by_owner(self, key: bytes, read: Read) -> bool:
         return self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier
@@ -294,7 +293,7 @@ class DataChecker:
                 story = f"{name} is {value}, and nobody raised it to {number}"
                 self._findings.add(now, "a counter is raised once by a call", story)
         acknowledged = [each for several in done.values() for each in several]
-        if any(self._excused(key, each) or self._is_of_merged_side(key, each, now) for each in acknowledged):
+        if any(self._is_excused_count(key, each, now) for each in acknowledged):
             self.excused_losses += max(len(acknowledged) - value, 0)
             return
         for number, several in sorted(done.items()):
@@ -310,12 +309,13 @@ class DataChecker:
         rule, name = "an increment counts once", key[4:].decode()
         value = int(last.result[0][4:]) if last.result[0] else 0
         done, unknown = raises_of(operations)
-        twice = sum(self._counts_twice(key, each) for each in done)
-        if (too_many := story_of_too_many(key, operations, last.result[0], twice)) is not None:
-            self._findings.add(now, rule, too_many)
-        elif value > len(done) + len(unknown):
-            self.late_effects += value - len(done) - len(unknown)
-        if any(self._excused(key, each) or self._is_of_merged_side(key, each, now) for each in done):
+        if (story_of_more := story_of_too_many(key, operations, last.result[0])) is not None:
+            too_many = value - len(done) - len(unknown)
+            if too_many > sum(self._counts_twice(key, each) for each in done):
+                self._findings.add(now, rule, story_of_more)
+            else:
+                self.late_effects += too_many
+        if any(self._is_excused_count(key, each, now) for each in done):
             self.excused_losses += max(len(done) - value, 0)
             return
         if value < len(done):
@@ -349,11 +349,7 @@ class DataChecker:
 
     def _check_lock(self, key: bytes, operations: list[Operation], now: Millis) -> None:
         winners = [o for o in operations if o.kind == "lock" and (write := write_of(o, key)) and write.acknowledged]
-        kept = [
-            winner
-            for winner in winners
-            if not (self._excused(key, winner) or self._is_of_merged_side(key, winner, now))
-        ]
+        kept = [winner for winner in winners if not self._is_excused_count(key, winner, now)]
         if len(kept) > 1:
             self._findings.add(now, "one caller stores if absent", f"{kept[0]} and {kept[1]}")
 
