@@ -64,7 +64,8 @@ class DormantPartitions:
         self._claims: dict[MemberId, Claims] = {}
         """Other members to what they have read from their folders."""
         self._acknowledged: dict[MemberId, int] = {}
-        """Other members to the version of the table for which they have said what they have."""
+        """Other members to the version of the table for which they have said what they have. A heartbeat confirms a version, too, and does
+        not say that."""
         self._orphans: dict[MemberId, Orphans] = {}
         """Members to what they have to merge."""
         self.away: Departures = ()

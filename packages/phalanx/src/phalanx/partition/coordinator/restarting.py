@@ -50,14 +50,8 @@ class Restarting:
         self._tell_again_at: Millis = 0
         self._named_old: frozenset[MemberId] = frozenset()
         """The members of which it was said that their folders are old."""
-        self._sides: tuple[tuple[MemberId, StoredSide], ...] = ()
-        """Those that `_plan` is made of; empty: there is none."""
-        self._missing: tuple[MemberId, ...] | None = None
-        """The voters that were missing then."""
-        self._others: Collection[MemberId] = ()
-        """For whom those voted then that had read nothing."""
-        self._number = 0
-        """The number of the view then."""
+        self._made_of: tuple[object, ...] = ()
+        """What `_plan` is made of; empty: there is none."""
         self._plan = Restart(None, {}, (), False)
 
     def __repr__(self) -> str:
@@ -71,12 +65,12 @@ class Restarting:
     def forget(self) -> None:
         """Forget everything: the cluster goes on, or another member leads."""
         self._has_enough_since = None
-        self._is_accepted, self._sides = False, ()
+        self._is_accepted, self._made_of = False, ()
         self.wait = self._last_sent = None
 
     def accept(self) -> None:
         """Go on without those that are missing, as an operator says: what only they have stays dormant."""
-        self._is_accepted, self._sides = True, ()
+        self._is_accepted, self._made_of = True, ()
 
     def tell(self, view: MembersView, now: Millis) -> None:
         """Tell the other members for whom the cluster waits: at once when that changes, and again and again, for those that join."""
@@ -91,12 +85,12 @@ class Restarting:
     ) -> Restart | None:
         """Return how the cluster goes on; None: it waits. `others`: as in `plan_restart`."""
         missing, number = self._missing_voters(), self._view_number()
-        known = tuple(sides.items()), others, missing, number
-        plan, is_new = self._plan, known != (self._sides, self._others, self._missing, self._number)
+        made_of = tuple(sides.items()), others, missing, number
+        plan, is_new = self._plan, made_of != self._made_of
         if is_new:  # a plan looks at every partition, and a cluster can wait for days
             plan = plan_restart(sides, others, number, is_accepted=self._is_accepted)
             plan = self._plan = _with_missing(plan, missing)
-            self._sides, self._others, self._missing, self._number = known
+            self._made_of = made_of
             self._tell_old(plan, sides)
         if (plan.lacks_majority or plan.lacking) and not self._is_accepted:
             self._has_enough_since = None
