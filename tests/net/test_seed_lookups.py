@@ -38,8 +38,13 @@ def addresses(*texts: str) -> tuple[Address, ...]:
 
 
 def found_by(lookups: SeedLookups) -> FoundSeeds:
-    lookups.ask()
-    return wait_for(lookups.take_changes, "the look-up has ended")
+    """Ask until something has changed, as callers do: a thread that has just answered, and is about to end, is not asked again."""
+
+    def ask() -> FoundSeeds | None:
+        lookups.ask()
+        return lookups.take_changes()
+
+    return wait_for(ask, "the look-up has ended")
 
 
 @pytest.mark.parametrize(
@@ -101,9 +106,10 @@ def test_a_failure_is_told_and_takes_nothing_away(monkeypatch: pytest.MonkeyPatc
     answers: list[Exception | str] = ["10.0.0.1"]
 
     def resolve() -> list[str]:
-        if isinstance(answers[0], Exception):
-            raise answers[0]
-        return [answers[0]]
+        answer = answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return [answer]
 
     answer_with(monkeypatch, resolve)
     lookups = SeedLookups([NAME])
