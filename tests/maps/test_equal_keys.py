@@ -167,6 +167,15 @@ def test_equal_keys_have_locks_of_their_own(numbers: Any) -> None:
         assert last is not None
 
 
+def test_keys_of_a_map_with_types_are_told_apart_as_they_are_stored() -> None:
+    types = types_of("m", Decimal, None)
+    equal = [Decimal("1.0"), Decimal("1.00")]
+    with pytest.raises(phalanx.UsageError, match="equal in Python"):
+        types.distinct_keys_data(equal)
+    keys, _ = types.entries_data([(key, 1) for key in equal])
+    assert len(keys) == 2
+
+
 KEYS = st.lists(
     st.booleans() | st.integers(-2, 2) | st.floats(-2, 2).map(float) | st.integers(-2, 2).map(float) | st.decimals(-2, 2, places=1)
     | st.text(max_size=1) | st.binary(max_size=1) | st.sampled_from([Level.LOW, HERE, THERE]) | st.tuples(st.integers(0, 1) | st.booleans()),

@@ -18,7 +18,7 @@ _ALIKE: Final = frozenset([str, bytes, UUID, dt.date, dt.time, dt.timedelta, *_N
 
 def check_fit_in_dict(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
     """Raise `UsageError` if a dict cannot hold these keys as the grid does. `datas`: the serialised keys."""
-    if are_alike(keys):
+    if _are_alike(keys):
         return
     found: dict[Any, bytes] = {}
     try:
@@ -36,7 +36,7 @@ def check_fit_in_dict(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
 
 def check_stored_apart(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
     """Raise `UsageError` if two keys that are not equal are stored as the same bytes: one value would be lost."""
-    if are_alike(keys):
+    if _are_alike(keys):
         return
     found: dict[bytes, Any] = {}
     for key, data in zip(keys, datas, strict=True):
@@ -44,7 +44,7 @@ def check_stored_apart(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
             _refuse(other, key, "two keys in Python, but stored as the same bytes here")
 
 
-def are_alike(keys: Iterable[Any]) -> bool:
+def _are_alike(keys: Iterable[Any]) -> bool:
     """Return whether two of these keys are equal exactly if their bytes are."""
     kinds = {*map(type, keys)}
     return kinds <= _ALIKE and len(kinds & _NUMBERS) < 2

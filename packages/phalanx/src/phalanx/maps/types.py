@@ -23,6 +23,7 @@ from phalanx.codec.values import (
     entries_from_data,
     from_key_data,
     keys_to_data,
+    plain_keys_to_data,
     reader_of,
     to_data,
     to_key_data,
@@ -34,7 +35,7 @@ from phalanx.common.map_schema import MapSchema, read_schema
 from phalanx.common.words import quoted
 from phalanx.maps.declared_types import DeclaredType, argument_to_plain
 from phalanx.maps.dict_formats import DictChoice
-from phalanx.maps.equal_keys import are_alike, check_fit_in_dict, check_stored_apart
+from phalanx.maps.equal_keys import check_fit_in_dict, check_stored_apart
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -84,26 +85,35 @@ class MapTypes(Generic[K, V]):
         """Return the serialised keys and values of entries; of pairs with one key the last counts, as in a dict. Raises `UsageError`,
         also if two keys that are not equal are stored as one."""
         if isinstance(entries, Mapping):
-            given = list(entries)
-            keys, values = self.keys_data(given), self.values_data(list(entries.values()))
+            usual: Mapping[Any, Any] | None = entries
         else:
             pairs = list(entries)
-            if (usual := _as_dict(pairs)) is not None:
-                return self.keys_data(list(usual)), self.values_data(list(usual.values()))
-            given = [key for key, _ in pairs]
-            keys, values = self.keys_data(given), self.values_data([value for _, value in pairs])
-            if len({*keys}) < len(keys):
-                check_stored_apart(given, keys)
-                last = dict(zip(keys, values, strict=True))
-                return list(last), list(last.values())
-        check_stored_apart(given, keys)
-        return keys, values
+            usual = _as_dict(pairs)
+        if usual is not None:
+            return self._stored_apart_data(list(usual)), self.values_data(list(usual.values()))
+        keys = self._stored_apart_data([key for key, _ in pairs])
+        last = dict(zip(keys, self.values_data([value for _, value in pairs]), strict=True))
+        return list(last), list(last.values())
 
     def distinct_keys_data(self, keys: list[Any]) -> list[bytes]:
         """Serialise the keys of a dict. Raises `UsageError`, also if a dict cannot hold them as the grid does (`equal_keys`)."""
-        datas = self.keys_data(keys)
-        check_fit_in_dict(keys, datas)
+        datas = self.plain_keys_data(keys)
+        if datas is None:
+            datas = self.keys_data(keys)
+            check_fit_in_dict(keys, datas)
         return datas
+
+    def _stored_apart_data(self, keys: list[Any]) -> list[bytes]:
+        """Serialise keys. Raises `UsageError`, also if two that are not equal are stored as one."""
+        datas = self.plain_keys_data(keys)
+        if datas is None:
+            datas = self.keys_data(keys)
+            check_stored_apart(keys, datas)
+        return datas
+
+    def plain_keys_data(self, keys: list[Any]) -> list[bytes] | None:
+        """Serialise keys as `plain_keys_to_data` does; None: it does not, or they are converted before they are stored."""
+        return plain_keys_to_data(keys)
 
     def keys_data(self, keys: list[Any]) -> list[bytes]:
         """Serialise keys. Raises `UsageError`."""
@@ -167,6 +177,9 @@ class _Typed(MapTypes[K, V]):
         as_rows, as_json = self._as_rows, self._as_json
         return as_json if as_json is not as_rows and self._choice.check_format() else as_rows
 
+    def plain_keys_data(self, keys: list[Any]) -> list[bytes] | None:
+        return None
+
     def keys_data(self, keys: list[Any]) -> list[bytes]:
         return keys_to_data([self._key.to_plain(key) for key in keys])
 
@@ -224,12 +237,12 @@ def types_of(
 
 
 def _as_dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any] | None:
-    """Return pairs as a dict, which is faster than two lists and a set; None: it could hold fewer than the grid does."""
+    """Return pairs as a dict; None: it holds fewer than there are, and the grid perhaps holds more."""
     try:
         made = dict(pairs)
     except (TypeError, ValueError):
         return None  # keys that a dict cannot have, or no pairs
-    return made if len(made) == len(pairs) and are_alike(made) else None
+    return made if len(made) == len(pairs) else None
 
 
 def _entries_of(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
