@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.common.map_settings import MapChange
+from phalanx.machine.inputs import Synced
 from phalanx.wire import messages as m
 from phalanx.wire.merge_events import MergeStarted
 from phalanx.wire.table_events import MigrationStarted
@@ -137,3 +138,27 @@ def test_who_came_to_a_waiting_cluster_and_is_left_alone_waits_on() -> None:
     c.advance(10_000)
     assert [c.get(c.row("A", p)[0], c.key(p)) for p in (0, 1)] == [VALUE, VALUE]
     assert c.table("D").maps == c.table("A").maps
+
+
+@pytest.mark.rows("DU-26")
+def test_a_master_waits_until_all_voters_have_synced_the_view_whose_number_it_uses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1. A, B and C are back in a view that only A has synced. 2. Had A made its table by then, and the power failed, B and C could restart in
+    another view of that number, and give the same versions to other rows."""
+    c = switched_off("AB", "BC")
+    slow = "BC"
+    monkeypatch.setattr(c, "syncs_at_once", lambda name: name not in slow)
+    c.start("A", seeds="A")
+    c.advance(1_000)
+    for name in "BC":
+        c.start(name, seeds="A")
+    c.advance(5_000)
+    assert c.views_of("ABC") == ["ABC"] * 3
+    assert not c.table("A").is_assigned
+    slow = ""
+    for name in "BC":
+        c.feed(name, Synced(c.nodes[name].log.last_lsn))
+    c.advance(5_000)
+    assert c.table("A").is_assigned
+    assert [c.get(c.row("A", p)[0], c.key(p)) for p in (0, 1)] == [VALUE, VALUE]

@@ -47,7 +47,7 @@ class Restart:
     def __init__(self, grace_ms: Millis = GRACE) -> None:
         context = lone_context("A", NodeConfig(restart_grace_ms=grace_ms))
         self.out = context.out
-        self.number = 1
+        self.number: int | None = 1
         self.machine = Restarting(context, view_number=lambda: self.number)
 
     def consider(self, names: str, now: Millis, *, empty: str = "", voters: str = "ABC") -> PartitionTable | None:
@@ -296,6 +296,15 @@ def test_who_waits_in_a_later_view_gives_other_versions() -> None:
         assert table is not None
         versions |= {table.version, table.version + 1, *table.versions}
     assert len(versions) == 6
+
+
+@pytest.mark.rows("DU-26")
+def test_it_does_not_go_on_in_a_view_that_is_not_stable_yet() -> None:
+    restart = Restart()
+    restart.number = None
+    assert restart.consider("ABC", 0) is None
+    restart.number = 1
+    assert restart.consider("ABC", 0) is not None
 
 
 def test_without_a_grace_the_majority_is_enough() -> None:

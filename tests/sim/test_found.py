@@ -397,12 +397,6 @@ def test_what_was_kept_is_there_for_a_backup_to_which_no_stream_has_begun() -> N
     assert play(draw_options(230, Profile.RESTART)).events["PromotionWaits"]
 
 
-@pytest.mark.rows("DU-26")
-def test_a_restart_that_nobody_heard_of_has_versions_of_its_own() -> None:
-    """Its master syncs the table and is killed. The others restart without it, from the same folders."""
-    assert play(draw_options(1034, Profile.RESTORED)).events["ClusterRestarted"] == 3
-
-
 def test_who_is_killed_before_its_first_table_comes_back_with_what_it_has_followed() -> None:
     """Its folder does not say of how many partitions its replicas are."""
     play(draw_options(722, Profile.RESTART))

@@ -64,7 +64,7 @@ class CoordinatorQuestions(NamedTuple):
     """As `QuorumState.missing_voters`."""
     has_table: Callable[[], bool] = lambda: False
     """As `QuorumState.has_table`."""
-    view_number: Callable[[], int] = lambda: 1
+    view_number: Callable[[], int | None] = lambda: 1
     """As `QuorumState.view_number`."""
     voters_besides: Callable[[Collection[MemberId]], frozenset[MemberId]] = lambda members: frozenset()
     """As `QuorumState.voters_besides`."""

@@ -31,7 +31,7 @@ class Restarting:
         local: LocalContext,
         missing_voters: Callable[[], tuple[MemberId, ...] | None] = lambda: None,
         has_table: Callable[[], bool] = lambda: False,
-        view_number: Callable[[], int] = lambda: 1,
+        view_number: Callable[[], int | None] = lambda: 1,
     ) -> None:
         """`missing_voters`, `has_table`, `view_number`: as in `QuorumState`."""
         self._missing_voters, self.has_table, self._view_number = missing_voters, has_table, view_number
@@ -85,6 +85,10 @@ class Restarting:
     ) -> Restart | None:
         """Return how the cluster goes on; None: it waits. `others`: as in `plan_restart`."""
         missing, number = self._missing_voters(), self._view_number()
+        if number is None:
+            # 1. A, B and C are back, and A makes the table before B and C have synced the view. 2. The power fails. 3. B and C, of which no
+            # folder has that view, restart in another one of the same number, and would give A's versions to other rows.
+            return None
         made_of = tuple(sides.items()), others, missing, number
         plan, is_new = self._plan, made_of != self._made_of
         if is_new:  # a plan looks at every partition, and a cluster can wait for days
