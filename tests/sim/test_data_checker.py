@@ -5,7 +5,7 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
-from phalanx.wire.merge_events import MergeStarted
+from phalanx.wire.merge_events import MergeEnded, MergeStarted
 from phalanx.wire.view_events import MajorityChanged
 from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.data_checker import DataChecker, check_replicas
@@ -25,10 +25,10 @@ def key_of(name: str) -> bytes:
 class Calls:
     """Calls on one key of one partition, which A owns and B backs up."""
 
-    def __init__(self, name: str = "r0", replicas: tuple[MemberId, ...] = (A, B)) -> None:
+    def __init__(self, name: str = "r0", replicas: tuple[MemberId, ...] = (A, B), *, restarts: bool = False) -> None:
         self.key = key_of(name)
         self.findings = Findings()
-        self.tables = TableChecker(self.findings, 1, 1)
+        self.tables = TableChecker(self.findings, 1, 1, restarts=restarts)
         self.merge_starts = MergeStarts(self.tables)
         self.members = (A, B, C)
         self.table(0, 1, replicas)
@@ -219,6 +219,7 @@ def test_two_calls_that_raised_a_counter_to_the_same_are_found() -> None:
 
 
 ONCE, READS = "an increment counts once", "reads return what was written"
+STALE = "reads by the owner are not stale"
 
 
 @pytest.mark.parametrize(
@@ -292,6 +293,35 @@ def test_each_side_of_a_cut_counts_for_itself_if_one_had_no_majority_and_is_merg
         c.merges(B, 8)
     c.final[c.key] = c.add("get", 99, 99, result=(b"2" if kind == "lock" else key_of("1"),))
     assert (c.found() == []) == (lacks and merges)
+
+
+@pytest.mark.parametrize(
+    ("lost_at", "former", "sent", "merged_at", "expected"),
+    [
+        (1, B, 2, 6, []),
+        (1, B, 2, 5, [STALE]),
+        (1, B, 0, 6, [STALE]),
+        (1, A, 2, 6, [STALE]),
+        (5, B, 2, 6, [STALE]),
+    ],
+    ids=["until then", "not longer", "nothing sent", "by the other side", "it had the majority still"],
+)
+def test_what_a_side_without_the_majority_wrote_can_be_missing_until_it_is_merged(
+    lost_at: int, former: MemberId, sent: int, merged_at: int, expected: list[str]
+) -> None:
+    """A and B hold the partition, and each goes on alone. They restart with what A has, and B merges."""
+    c = Calls(restarts=True)
+    c.put("one", 0, 1)
+    c.merge_starts.on_event(ObservedEvent(B, MajorityChanged(1, False, "", ""), lost_at))
+    c.tables.on_table(B, build_table([(B,)], [2]), MembersView(9, B, (B,)), {A, B, C}, 2)
+    c.put("two", 2, 3, by=B)
+    c.members = (A, MemberId("B/2"), C)
+    c.table(4, 3, (A,))
+    c.merge_starts.on_event(ObservedEvent(C, MergeEnded(former, 2, sent, sent, 0, 1), merged_at))
+    c.get("one", 6, 7)
+    assert c.found() == expected
+    c.last("one")
+    assert "no acknowledged write is lost" in c.found()
 
 
 @pytest.mark.parametrize(("former", "merged_at", "expected"), [(A, 5, []), (A, 7, [READS]), (B, 5, [READS])])

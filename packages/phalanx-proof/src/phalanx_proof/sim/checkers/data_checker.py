@@ -5,7 +5,8 @@ What is promised, and therefore checked:
 * A read returns a value that was written to its key, by a call that had begun and was not told that it changed nothing.
 * A read by the rightful owner is not older than a write that was acknowledged before the read began. Reads can be newer:
   the owner answers with writes that wait for their backups, and such a write can vanish with the owner. A member that was
-  left behind can answer with old values until it notices; those are counted, not forbidden.
+  left behind can answer with old values until it notices; those are counted, not forbidden. So are those from which a write is missing that
+  a side without the majority acknowledged, until it is merged.
 * A write can have been seen although its caller was told that it changed nothing: its first owner was lost with it, and the
   next owner found nothing to change. It can be seen until that answer, and not later, unless the first owner comes back with its folder,
   and what it alone had is merged.
@@ -152,7 +153,7 @@ class DataChecker:
         self._tables = tables
         self._partitions = partitions
         self.stale_reads = 0
-        """Old values that were read from members that were no longer the owner."""
+        """Old values that were read from members that were no longer the owner, or before a side was merged."""
         self.excused_losses = 0
         """Acknowledged writes that were lost with all replicas in sync."""
         self.late_effects = 0
@@ -255,6 +256,8 @@ class DataChecker:
             if write.begin > latest and write.operation is not None:
                 if self._excused(key, write.operation):
                     self.excused_losses += 1
+                elif self._awaits_merge(key, write.operation, read.begin):
+                    self.stale_reads += 1
                 else:
                     return write
         return None
@@ -264,6 +267,10 @@ class DataChecker:
         if replier is None:
             return False
         return self._tables.may_be_lost(self._partitions[key], replier, operation.begin, operation.end)
+
+    def _awaits_merge(self, key: bytes, operation: Operation, at: Millis) -> bool:
+        replier = operation.replier
+        return replier is not None and self._merges.may_be_missing(self._partitions[key], replier, operation.end, at)
 
     # --- counters and locks ----------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""Knows what former incarnations brought back: what only such a one did can show when it is merged."""
+"""Knows what former incarnations brought back: what only such a one did can show when it is merged, and need not before."""
 
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.wire.merge_events import MergeStarted
+from phalanx.wire.merge_events import MergeEnded, MergeStarted
 from phalanx.wire.view_events import MajorityChanged
 from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.table_checker import TableChecker
@@ -16,12 +16,16 @@ class MergeStarts(Checker):
         self._tables = tables
         self._since: dict[MemberId, Millis] = {}
         """Former incarnation to when that began first."""
+        self._until: dict[MemberId, Millis] = {}
+        """Former incarnation to when all that was sent of it was taken."""
         self._majorities: dict[MemberId, list[tuple[Millis, bool]]] = {}
         """Member to when its side lost or got the majority, and whether it has it then."""
 
     def on_event(self, recorded: ObservedEvent) -> None:
         if isinstance(recorded.event, MergeStarted):
             self._since.setdefault(recorded.event.former, recorded.now)
+        elif isinstance(recorded.event, MergeEnded) and recorded.event.sent:
+            self._until[recorded.event.former] = recorded.now
         elif isinstance(recorded.event, MajorityChanged):
             self._majorities.setdefault(recorded.member, []).append((recorded.now, recorded.event.has_majority))
 
@@ -37,5 +41,20 @@ class MergeStarts(Checker):
         1. A and C hold p. A crashes, then C: B leads alone. 2. C comes back to B with its folder, and p goes on there. 3. All crash, and A and B
         restart, which are the majority: p is A's.
         """
-        known = [has_majority for since, has_majority in self._majorities.get(replier, []) if since <= end]
-        return bool(known) and not known[-1] and self.show_late(part, begin, end, None, at)
+        return self._lacks_majority(replier, end) and self.show_late(part, begin, end, None, at)
+
+    def may_be_missing(self, part: int, replier: MemberId, answered_at: Millis, at: Millis) -> bool:
+        """Tell whether an owner need not have at a time what the replier had acknowledged: a side without the majority gave it, and what a
+        holder of that side had is merged, which has not ended then.
+
+        1. A and B hold p, and are cut from each other: each goes on alone, without the majority. 2. Both end, and restart: p is B's, which has
+        written more. 3. A sends what it had, and B answers meanwhile.
+        """
+        if not self._lacks_majority(replier, answered_at):
+            return False
+        holders = self._tables.holders_known(part, replier, answered_at)
+        return any(at <= self._until.get(each, -1) for each in holders)
+
+    def _lacks_majority(self, member: MemberId, at: Millis) -> bool:
+        known = [has_majority for since, has_majority in self._majorities.get(member, []) if since <= at]
+        return bool(known) and not known[-1]
