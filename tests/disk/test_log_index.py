@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId
+from phalanx.common.store import StoreStart
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
 from phalanx.disk.log_index import LogIndex
+from phalanx.disk.log_writer import LogOwner, LogWriter
+from phalanx.disk.scanning import scan
 from phalanx.wire.disk_records import (
     REMEMBERED_INCARNATIONS,
     ClusterLeft,
@@ -189,3 +192,11 @@ def test_chunks_before_the_last_change_nothing() -> None:
     index.take(6, LogRecord(body))
     assert index.began == {0: 3}
     assert index.needed_from(10) == 3
+
+
+def test_who_writes_on_knows_what_the_folder_says_of_the_cluster() -> None:
+    this = lone_id("A")
+    index = LogIndex(KnownCluster(MembersView(1, this, (this,)), had_table=True), {})
+    owner = LogOwner(1, "c", "test", "boot")
+    writer = LogWriter(owner, StoreStart("A", 1), scan({}, bytes(16)), index)
+    assert writer.log.cluster == index.cluster

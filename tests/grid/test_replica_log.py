@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from phalanx.codec.rows import unpack_rows
+from phalanx.common.quorum import first_record
+from phalanx.common.table import build_table
+from phalanx.disk.log_index import LogIndex
 from phalanx.grid.replication.replica_log import Appended, ReplicaLog
-from phalanx.wire.disk_records import CopyDropped, LogRecord, PlainPuts, ReplicaDropped
+from phalanx.wire.disk_records import (
+    ClusterLeft,
+    CopyDropped,
+    DiskRecord,
+    IncarnationEnded,
+    KnownCluster,
+    LogRecord,
+    PlainPuts,
+    ReplicaDropped,
+    TableRecord,
+    ViewRecord,
+)
+from support.harness import lone_id, lone_view
 
 
 def taken(log: ReplicaLog) -> Appended:
@@ -85,3 +100,28 @@ def test_a_log_that_is_off_takes_nothing() -> None:
     log.add(ReplicaDropped(1))
     assert log.last_lsn == 0
     assert log.take() is None
+
+
+def test_it_knows_of_the_cluster_what_a_process_would_read() -> None:
+    this, view = lone_id("A"), lone_view("A", 1)
+    records: list[DiskRecord] = [
+        ViewRecord(view, first_record(view), this, this),
+        TableRecord(build_table([(this,)], [1]), this),
+        CopyDropped(2),
+        IncarnationEnded(),
+        ViewRecord(lone_view("A", 2), first_record(view), this, lone_id("B")),
+        ClusterLeft(),
+    ]
+    log, index = ReplicaLog(), LogIndex(KnownCluster(), {})
+    for lsn, record in enumerate(records, 1):
+        log.add_of_cluster(record)
+        index.take(lsn, LogRecord(record))
+        assert log.cluster == index.cluster
+    assert [each.body for each in taken(log).records] == records
+
+
+def test_what_is_not_logged_says_nothing_of_the_cluster() -> None:
+    view = lone_view("A", 1)
+    log = ReplicaLog(is_on=False)
+    log.add_of_cluster(ViewRecord(view, first_record(view), lone_id("A"), lone_id("A")))
+    assert log.cluster == KnownCluster()

@@ -272,7 +272,10 @@ def forget_what_was_read(node: Node) -> None:
     original = merging._keep_what_is_held
 
     def keep_what_is_held(now: Millis) -> None:
-        node.grid.follower.as_read.awaited = None
+        follower = node.grid.follower
+        for partition in follower.as_read.partitions:
+            del follower.replicas[partition]
+        follower.as_read.awaited = None
         original(now)
 
     replace(merging, "_keep_what_is_held", keep_what_is_held)

@@ -186,7 +186,9 @@ class Cluster:
             log = ReplicaLog(written[-1][0] if written else 0, store=StoreStart(self._stores.get(name, name), number))
             last = self._stamps.get(name, 0)
             clock = ClockStart(last, max(last, self.reserved.get(name, 0)), 0, 0)
-            after_log = restore(read_back(written), clock, log) if after is None else None
+            read = read_back(written)
+            log.cluster = read.index.cluster
+            after_log = restore(read, clock, log) if after is None else None
         origin = after or after_log
         node = self.nodes[name] = Node(
             member_id(address(name), f"{name}{number}"),

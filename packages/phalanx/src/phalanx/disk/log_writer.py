@@ -69,6 +69,7 @@ class LogWriter:
         self._reservation = ClockReservation()
         self.log = ReplicaLog(found.end.lsn - 1 if found.end is not None else 0, store=store, lag_ms=lag_ms)
         """Where the machines of the member add records."""
+        self.log.cluster = index.cluster
         self._head: SegmentHead | None = None
         """Of the segment that is appended to; None: this start has not begun one."""
         self._end = found.end

@@ -6,17 +6,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.common.clock import COUNTER_BITS, ClockStart
+from phalanx.common.clock import ClockStart
 from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, address_of, member_id
-from phalanx.common.quorum import UNKNOWN_MASTER, QuorumHandover, QuorumRecord, VoterHistory, after_master_loss
+from phalanx.common.quorum import UNKNOWN_MASTER, QuorumHandover, QuorumRecord
 from phalanx.common.restored_cluster import is_restored
 from phalanx.disk.replay import Replay
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.grid.replication.restored import RestoredReplicas, positions_of
+from phalanx.grid.replication.restored import RestoredReplicas, side_of
 from phalanx.wire.disk_records import CopyDropped, IncarnationEnded, LogRecord, SegmentStart
-from phalanx.wire.table_messages import StoredSide
 
 
 class Restoration(NamedTuple):
@@ -111,36 +110,23 @@ def disown(replay: Replay, stranger: MemberId) -> None:
 
 
 def _restore(replay: Replay, clock: ClockStart, start: int) -> Restoration | None:
-    known = replay.index.cluster
-    if known.view is None or known.footing is None:
+    known, kept = replay.index.cluster, replay.orphaned
+    side = side_of(known, replay.replicas, start, clock.reserved)
+    if side is None or known.view is None:
         return None
-    footing = msgspec.structs.replace(
-        after_master_loss(known.footing, known.view),
-        left=known.footing.left,
-        has_table=known.table is not None or (known.footing.has_table and not known.has_left),
-    )
-    if known.has_left:
-        # What was open when it left has been decided without it, by those that got its vote, and those that it counted as the master.
-        footing = msgspec.structs.replace(footing, pending=(), left=())
-    history, kept = VoterHistory(known.voter, footing), replay.orphaned
     for replica in (*replay.replicas.values(), *kept.all_replicas()):
         replica.deduplication.forget_times()
-    side = StoredSide(
-        known.members, history, known.table, positions_of(replay.replicas), start, clock.reserved >> COUNTER_BITS,
-        known.had_table, known.lacks_majority, known.incarnations, tuple(MemberId(each.member) for each in known.away),
-        disk_failed=known.disk_failed,
-    )  # fmt: skip
     count = known.table.partition_count if known.table is not None else replay.partition_count()
     later = kept.later_than(known.members[0], replay.replicas) if known.members else frozenset[int]()
     kept.restored = RestoredReplicas(replay.replicas, side, clock, count, later)
     past = FormerIncarnation(
-        members=_members_of(replay, footing),
+        members=_members_of(replay, side.history.footing),
         has_started=True,
         cluster_version=known.view.cluster_version,
         off_ms=clock.off_ms,
         departures=known.away,
     )
-    return Restoration(kept, QuorumHandover(history, UNKNOWN_MASTER, voter=known.voter), past, count)
+    return Restoration(kept, QuorumHandover(side.history, UNKNOWN_MASTER, voter=known.voter), past, count)
 
 
 def _members_of(replay: Replay, footing: QuorumRecord) -> tuple[MemberId, ...]:

@@ -61,7 +61,7 @@ class SyncGate:
 
     def add(self, record: DiskRecord) -> None:
         """Log a view, or the end of this member."""
-        self._log.add(record)
+        self._log.add_of_cluster(record)
         self._has_left = type(record) is ClusterLeft
         self._newest_lsn = self._log.last_lsn
         if type(record) is ViewRecord:

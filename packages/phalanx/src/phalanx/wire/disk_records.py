@@ -298,6 +298,21 @@ def after_ending(known: KnownCluster) -> KnownCluster:
     return msgspec.structs.replace(known, table=None, members=awaited)
 
 
+def after_record(known: KnownCluster, record: DiskRecord) -> KnownCluster:
+    """Return what is known after a record: most say nothing of the cluster."""
+    match record:
+        case ViewRecord():
+            return with_view(known, record)
+        case TableRecord():
+            return with_table(known, record)
+        case IncarnationEnded():
+            return after_ending(known)
+        case ClusterLeft():
+            return after_leaving(known, record)
+        case _:
+            return known
+
+
 record_decoder: msgspec.msgpack.Decoder[DiskRecord] = msgspec.msgpack.Decoder(DiskRecord)
 
 

@@ -9,13 +9,16 @@ from phalanx.common.ids import Millis
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.ownership import Ownership
-from phalanx.grid.replication.restored import RestoredReplicas, positions_of
+from phalanx.grid.replication.replica_log import ReplicaLog
+from phalanx.grid.replication.restored import RestoredReplicas, positions_of, side_of
 from phalanx.wire.disk_records import ReplicasKept
 
 
 def keep_what_is_held(kept: OrphanedReplicas, ownership: Ownership, follower: Follower, now: Millis) -> None:
     """Put what this incarnation holds to what its process keeps to merge it. What no cluster has taken up stays as it was read."""
     table = ownership.table
+    if not table.is_assigned and follower.as_read.awaited is None and follower.replicas:
+        follower.as_read.awaited = _nothing_read(ownership.log, follower, now)
     restored = kept.restored = follower.as_read.awaited
     if not table.is_assigned:
         if restored is not None:
@@ -30,6 +33,18 @@ def keep_what_is_held(kept: OrphanedReplicas, ownership: Ownership, follower: Fo
         empty = tuple(sorted(side.empty))
         ownership.log.add(ReplicasKept(side.former, side.ended, table, tuple(side.replicas), empty))
     kept.losses = kept.losses.united_with(table.losses)
+
+
+def _nothing_read(log: ReplicaLog, follower: Follower, now: Millis) -> RestoredReplicas | None:
+    """Return what a process would read now from the folder, but for the replicas; None: it would read nothing.
+
+    1. B is new, or a cluster has taken up what B had read. 2. B gets a replica before it has a table, as in `_read_now`. 3. Its incarnation
+    ends: it has nothing that stays as it was read, and the folder has that replica.
+    """
+    store, shown = log.store, follower.stamp(now)
+    side = side_of(log.cluster, {}, store.start, shown) if store is not None and log.is_on else None
+    clock = ClockStart(shown, shown, (shown >> COUNTER_BITS) - now, 0)
+    return RestoredReplicas({}, side, clock, follower.as_read.copied_of) if side is not None else None
 
 
 def _read_now(restored: RestoredReplicas, kept: OrphanedReplicas, follower: Follower, now: Millis) -> RestoredReplicas:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from phalanx.codec.rows import pack_rows
 from phalanx.common.ids import NEVER, Millis
 from phalanx.common.store import StoreStart
-from phalanx.wire.disk_records import DiskRecord, LogRecord, PlainPuts
+from phalanx.wire.disk_records import DiskRecord, KnownCluster, LogRecord, PlainPuts, after_record
 
 StepObserver: TypeAlias = Callable[[int, Collection[str], str, str], None]
 """Is told of a step with staged rows: its partition, the maps that it needed whole, the map that it made (empty: none), and from which."""
@@ -42,8 +42,8 @@ class ReplicaLog:
     """Numbers the records of one member's log, and holds them until the driver takes them."""
 
     __slots__ = (
-        "_held_lsn", "_keys", "_lag_ms", "_map", "_marks", "_partition_count", "_records", "_values", "is_on", "last_lsn", "late_from", "note_step", "store",
-        "synced_lsn", "wanted_lsn",
+        "_held_lsn", "_keys", "_lag_ms", "_map", "_marks", "_partition_count", "_records", "_values", "cluster", "is_on", "last_lsn", "late_from",
+        "note_step", "store", "synced_lsn", "wanted_lsn",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +53,8 @@ class ReplicaLog:
         would be written. `lag_ms`: how long what was added can wait for its sync before all writes wait."""
         self.store = store
         """The folder with which a process that starts again goes on; None: there is none."""
+        self.cluster = KnownCluster()
+        """What the log says of the cluster, as a process that starts again would read it."""
         self.is_on = is_on
         """Whether the member has a folder. Where each write counts, callers look at this first."""
         self.last_lsn = last_lsn
@@ -97,6 +99,12 @@ class ReplicaLog:
             self._end_puts()
         self.last_lsn += 1
         self._records.append(LogRecord(body, to_copy))
+
+    def add_of_cluster(self, body: DiskRecord) -> None:
+        """Add a record of a view or a table, or of the end of an incarnation."""
+        if self.is_on:
+            self.add(body)
+            self.cluster = after_record(self.cluster, body)
 
     def put(self, name: str, key: bytes, stored: bytes, partition_count: int) -> None:
         """Add an entry that was set for ever by the next write of its partition, of which no other member has to know."""

@@ -27,6 +27,8 @@ class ReplicasAsRead:
         self.awaited: RestoredReplicas | None = None
         """All that was read, until there is a table with owners, and what dormant partitions of that table wait for; None: nothing, or
         a cluster has taken it up."""
+        self.copied_of = 0
+        """Of how many partitions the cluster was that has begun to copy to this member last; 0: none has."""
         self._aside: list[SetAside] = []
         """What is in nobody's way any more, until it is taken (`take_aside`)."""
 
@@ -44,6 +46,7 @@ class ReplicasAsRead:
 
     def note_count(self, partition_count: int) -> None:
         """Note of how many partitions the cluster has that copies to this member: it can be parted from it before it has a table."""
+        self.copied_of = partition_count
         if self.awaited is not None and not self.awaited.partition_count:
             self.awaited = self.awaited._replace(partition_count=partition_count)
 

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.common.clock import ClockStart
+from phalanx.common.clock import COUNTER_BITS, ClockStart
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
+from phalanx.common.quorum import VoterHistory, after_master_loss
 from phalanx.common.table import PartitionTable, unassigned_table
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import Division
 from phalanx.grid.replication.replica_log import ReplicaLog
-from phalanx.wire.disk_records import ReplicaDropped, ReplicasDivided, ReplicasKept, with_incarnation
+from phalanx.wire.disk_records import KnownCluster, ReplicaDropped, ReplicasDivided, ReplicasKept, with_incarnation
 from phalanx.wire.table_messages import OwnerEpoch, StoredSide
 
 
@@ -129,6 +130,28 @@ class RestoredReplicas(NamedTuple):
         formers = frozenset(self.side.formers)
         named = [p for p in range(table.partition_count) if not formers.isdisjoint(table.replicas(p))]
         return table.dormant.keys() | named
+
+
+def side_of(known: KnownCluster, replicas: dict[int, Replica], start: int, reserved: int) -> StoredSide | None:
+    """Return what a log tells of these replicas, which it has; None: its member was in no cluster.
+
+    `known`: what it says of the cluster. `start`: that of the present process. `reserved`: the greatest stamp that can have been given.
+    """
+    if known.view is None or known.footing is None:
+        return None
+    footing = msgspec.structs.replace(
+        after_master_loss(known.footing, known.view),
+        left=known.footing.left,
+        has_table=known.table is not None or (known.footing.has_table and not known.has_left),
+    )
+    if known.has_left:
+        # What was open when it left has been decided without it, by those that got its vote, and those that it counted as the master.
+        footing = msgspec.structs.replace(footing, pending=(), left=())
+    return StoredSide(
+        known.members, VoterHistory(known.voter, footing), known.table, positions_of(replicas), start, reserved >> COUNTER_BITS,
+        known.had_table, known.lacks_majority, known.incarnations, tuple(MemberId(each.member) for each in known.away),
+        disk_failed=known.disk_failed,
+    )  # fmt: skip
 
 
 def positions_of(replicas: dict[int, Replica]) -> tuple[OwnerEpoch, ...]:
