@@ -30,6 +30,7 @@ class Calls:
         self.findings = Findings()
         self.tables = TableChecker(self.findings, 1, 1, restarts=restarts)
         self.merge_starts = MergeStarts(self.tables)
+        self.tombstone_ms = 1_000
         self.members = (A, B, C)
         self.table(0, 1, replicas)
         self.operations: list[Operation] = []
@@ -69,7 +70,7 @@ class Calls:
         self.merge_starts.on_event(ObservedEvent(C, MergeStarted(former, 1, 1), at))
 
     def found(self) -> list[str]:
-        checker = DataChecker(self.findings, self.tables, {self.key: 0}, {}, self.merge_starts)
+        checker = DataChecker(self.findings, self.tables, {self.key: 0}, {}, self.merge_starts, self.tombstone_ms)
         checker.check(self.operations, self.final, 100)
         self.stale, self.excused = checker.stale_reads, checker.excused_losses
         return [violation.what for violation in self.findings.violations]
@@ -219,7 +220,7 @@ def test_two_calls_that_raised_a_counter_to_the_same_are_found() -> None:
 
 
 ONCE, READS = "an increment counts once", "reads return what was written"
-STALE = "reads by the owner are not stale"
+STALE, LOST = "reads by the owner are not stale", "no acknowledged write is lost"
 
 
 @pytest.mark.parametrize(
@@ -295,6 +296,18 @@ def test_each_side_of_a_cut_counts_for_itself_if_one_had_no_majority_and_is_merg
     assert (c.found() == []) == (lacks and merges)
 
 
+def sides_after_a_restart(lost_at: int, merged: MergeEnded, merged_at: int) -> Calls:
+    """A and B hold the partition, and each goes on alone. They restart with what A has, and B merges."""
+    c = Calls(restarts=True)
+    c.put("one", 0, 1)
+    c.merge_starts.on_event(ObservedEvent(B, MajorityChanged(1, False, "", ""), lost_at))
+    c.tables.on_table(B, build_table([(B,)], [2]), MembersView(9, B, (B,)), {A, B, C}, 2)
+    c.members = (A, MemberId("B/2"), C)
+    c.table(4, 3, (A,))
+    c.merge_starts.on_event(ObservedEvent(C, merged, merged_at))
+    return c
+
+
 @pytest.mark.parametrize(
     ("lost_at", "former", "sent", "merged_at", "expected"),
     [
@@ -309,19 +322,28 @@ def test_each_side_of_a_cut_counts_for_itself_if_one_had_no_majority_and_is_merg
 def test_what_a_side_without_the_majority_wrote_can_be_missing_until_it_is_merged(
     lost_at: int, former: MemberId, sent: int, merged_at: int, expected: list[str]
 ) -> None:
-    """A and B hold the partition, and each goes on alone. They restart with what A has, and B merges."""
-    c = Calls(restarts=True)
-    c.put("one", 0, 1)
-    c.merge_starts.on_event(ObservedEvent(B, MajorityChanged(1, False, "", ""), lost_at))
-    c.tables.on_table(B, build_table([(B,)], [2]), MembersView(9, B, (B,)), {A, B, C}, 2)
+    c = sides_after_a_restart(lost_at, MergeEnded(former, 2, sent, sent, 0, 1), merged_at)
+    c.tombstone_ms = 0
     c.put("two", 2, 3, by=B)
-    c.members = (A, MemberId("B/2"), C)
-    c.table(4, 3, (A,))
-    c.merge_starts.on_event(ObservedEvent(C, MergeEnded(former, 2, sent, sent, 0, 1), merged_at))
     c.get("one", 6, 7)
     assert c.found() == expected
     c.last("one")
-    assert "no acknowledged write is lost" in c.found()
+    assert LOST in c.found()
+
+
+@pytest.mark.parametrize(
+    ("lost_at", "merged_at", "tombstone_ms", "expected"),
+    [(1, 6, 4, []), (1, 6, 5, [LOST]), (5, 6, 4, [LOST])],
+    ids=["forgotten", "remembered", "it had the majority still"],
+)
+def test_a_removal_of_a_side_without_the_majority_is_undone_only_if_forgotten_before_the_merge(
+    lost_at: int, merged_at: int, tombstone_ms: int, expected: list[str]
+) -> None:
+    c = sides_after_a_restart(lost_at, MergeEnded(B, 2, 2, 0, 0, 1), merged_at)
+    c.tombstone_ms = tombstone_ms
+    c.add("remove", 2, 3, by=B, result=(b"one",))
+    c.last("one")
+    assert c.found() == expected
 
 
 @pytest.mark.parametrize(("former", "merged_at", "expected"), [(A, 5, []), (A, 7, [READS]), (B, 5, [READS])])

@@ -81,6 +81,23 @@ def test_two_masters_that_lose_the_same_partition_come_to_the_same_rows() -> Non
     assert c.found == []
 
 
+def test_copies_of_a_side_are_known_and_those_of_the_other_one_are_not() -> None:
+    """A is alone with the partition, and B gets a copy of it. Behind a cut, C goes on with the partition, and D gets a copy."""
+    c = Checked()
+    for who in "ABCD":
+        c.install(who, 1, "AC", "ABCD")
+    for owner, other, version in ("A", "B", 2), ("C", "D", 12):
+        for who in owner, other:
+            c.install(who, version, owner, owner + other)
+        destination = MemberId(other)
+        order = MigrationStarted(0, "copy", None, -1, -1, destination, -1, 1, version, version, MemberId(owner))
+        c.checker.on_event(ObservedEvent(MemberId(owner), order, 0, None, []))
+        c.install(other, version + 1, owner + other, owner + other)
+    assert c.checker.holders_since(0, A, 5) == {A, B}
+    assert c.checker.holders_since(0, A, 8) == {A}
+    assert c.checker.holders_since(0, C, 8) == {C, MemberId("D")}
+
+
 def test_versions_that_go_back_are_found() -> None:
     c = Checked()
     c.install("A", 2, "AB", "AB")

@@ -241,7 +241,8 @@ class Judges:
             evidence.counts["late effects"] += merged.late_effects
             return
         parts = {key: partition_of(key, len(evidence.tables.lines)) for key in self._workload.keys}
-        data = DataChecker(evidence.findings, evidence.tables, parts, evictions, evidence.merges)
+        kept_ms = self._options.tombstone_ms
+        data = DataChecker(evidence.findings, evidence.tables, parts, evictions, evidence.merges, kept_ms)
         data.check(operations, final, now)
         evidence.counts["stale reads"] += data.stale_reads
         evidence.counts["excused losses"] += data.excused_losses

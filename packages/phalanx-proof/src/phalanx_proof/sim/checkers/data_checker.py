@@ -11,7 +11,7 @@ What is promised, and therefore checked:
   next owner found nothing to change. It can be seen until that answer, and not later, unless the first owner comes back with its folder,
   and what it alone had is merged.
 * After everything healed, the value of a key is not older than any acknowledged write, unless all replicas in sync left
-  the cluster that went on.
+  the cluster that went on. A removal on a side without the majority is undone where it was forgotten before that side was merged.
 * One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
   acknowledged call has raised it, and a call that was told that it changed nothing has not.
 * A number is the count of its increments: of all that were acknowledged, by its key or by a condition, and of some whose
@@ -146,8 +146,10 @@ class DataChecker:
         partitions: dict[bytes, int],
         evictions: Mapping[bytes, Sequence[Eviction]],
         merges: MergeStarts,
+        tombstone_ms: Millis,
     ) -> None:
         self._findings = findings
+        self._tombstone_ms = tombstone_ms
         self._merges = merges
         self._evictions = evictions
         self._tables = tables
@@ -256,8 +258,10 @@ class DataChecker:
             if write.begin > latest and write.operation is not None:
                 if self._excused(key, write.operation):
                     self.excused_losses += 1
-                elif self._awaits_merge(key, write.operation, read.begin):
+                elif (merged_at := self._merged_at(key, write.operation)) >= read.begin:
                     self.stale_reads += 1
+                elif write.value is None and merged_at >= write.begin + self._tombstone_ms:
+                    self.excused_losses += 1
                 else:
                     return write
         return None
@@ -268,9 +272,9 @@ class DataChecker:
             return False
         return self._tables.may_be_lost(self._partitions[key], replier, operation.begin, operation.end)
 
-    def _awaits_merge(self, key: bytes, operation: Operation, at: Millis) -> bool:
+    def _merged_at(self, key: bytes, operation: Operation) -> Millis:
         replier = operation.replier
-        return replier is not None and self._merges.may_be_missing(self._partitions[key], replier, operation.end, at)
+        return self._merges.merged_at(self._partitions[key], replier, operation.end) if replier is not None else -1
 
     # --- counters and locks ----------------------------------------------------------------------------------------
 

@@ -43,17 +43,19 @@ class MergeStarts(Checker):
         """
         return self._lacks_majority(replier, end) and self.show_late(part, begin, end, None, at)
 
-    def may_be_missing(self, part: int, replier: MemberId, answered_at: Millis, at: Millis) -> bool:
-        """Tell whether an owner need not have at a time what the replier had acknowledged: a side without the majority gave it, and what a
-        holder of that side had is merged, which has not ended then.
+    def merged_at(self, part: int, replier: MemberId, answered_at: Millis) -> Millis:
+        """Return when an owner has at the latest what the replier had acknowledged, if a side without the majority gave it, and what a holder of
+        that side had is merged; -1: it is not, and each owner has it.
 
         1. A and B hold p, and are cut from each other: each goes on alone, without the majority. 2. Both end, and restart: p is B's, which has
         written more. 3. A sends what it had, and B answers meanwhile.
+
+        1. A and B hold p, and B ends. 2. C joins A, gets a copy, and A ends. 3. C ends, and all restart: p is B's, and C sends what it had.
         """
         if not self._lacks_majority(replier, answered_at):
-            return False
-        holders = self._tables.holders_known(part, replier, answered_at)
-        return any(at <= self._until.get(each, -1) for each in holders)
+            return -1
+        holders = self._tables.holders_since(part, replier, answered_at)
+        return max((self._until.get(each, -1) for each in holders), default=-1)
 
     def _lacks_majority(self, member: MemberId, at: Millis) -> bool:
         known = [has_majority for since, has_majority in self._majorities.get(member, []) if since <= at]

@@ -403,10 +403,14 @@ class TableChecker(Checker):
             tables += [table for at, table in history if begin < at <= end]
         return list(dict.fromkeys(t.owner(part % t.partition_count) for t in tables for part in parts))
 
-    def holders_known(self, part: int, member: MemberId, at: Millis) -> Replicas:
-        """Return who held a part by the table that a member had at a time."""
+    def holders_since(self, part: int, member: MemberId, at: Millis) -> Set[MemberId]:
+        """Return who held a part by the table that a member had at a time, and who has got a copy of theirs since."""
         known = [table for since, table in self.installed.get(member, []) if since <= at]
-        return known[-1].replicas(part % known[-1].partition_count) if known else ()
+        holders = set(known[-1].replicas(part % known[-1].partition_count) if known else ())
+        for step in self.lines[part]:
+            if step.at >= at and step.is_commit and not holders.isdisjoint(step.before):
+                holders.update(step.replicas)
+        return holders
 
     def on_folder_gone(self, member: MemberId, others: Collection[MemberId], since: Millis, now: Millis) -> None:
         """Note that what a process wrote after a time is not what the next one finds. `others`: the members that run."""

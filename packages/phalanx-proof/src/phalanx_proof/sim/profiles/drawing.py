@@ -48,11 +48,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> HistoryOption
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
         settings_differ=Random(f"settings:{seed}").random() < 0.5,
         protection=_draw_protection(Random(f"protection:{seed}"), options),
-        # A side that has forgotten removals takes no entry that can be one of them: then much can be missing rightly. After an outage
-        # what a side without the majority has done is merged.
-        tombstone_ms=TOMBSTONE_MS[
-            0 if options.has_sides or profile in (Profile.OUTAGE, Profile.RESTORED) else seed % len(TOMBSTONE_MS)
-        ],
+        # A side that has forgotten removals takes no entry that can be one of them: then much can be missing rightly.
+        tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
         stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
         one_machine=Random(f"machine:{seed}").random() < 0.5,
