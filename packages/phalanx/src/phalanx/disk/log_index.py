@@ -15,6 +15,7 @@ from phalanx.wire.disk_records import (
     ClusterLeft,
     CopyBegun,
     CopyDropped,
+    DiskRecord,
     EpochBegun,
     IncarnationEnded,
     KeptMerged,
@@ -28,10 +29,7 @@ from phalanx.wire.disk_records import (
     SegmentStart,
     TableRecord,
     ViewRecord,
-    after_ending,
-    after_leaving,
-    with_table,
-    with_view,
+    after_record,
 )
 from phalanx.wire.messages import CopyChunk
 
@@ -112,18 +110,12 @@ class LogIndex:
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def _begin_segment(self, record: SegmentStart, lsn: int, to_copy: bool) -> None:
-        self.cluster = record.state
-
-    def _note_view(self, record: ViewRecord, lsn: int, to_copy: bool) -> None:
-        self.cluster = with_view(self.cluster, record)
-
-    def _note_table(self, record: TableRecord, lsn: int, to_copy: bool) -> None:
-        self.cluster = with_table(self.cluster, record)
+    def _note_cluster(self, record: DiskRecord, lsn: int, to_copy: bool) -> None:
+        self.cluster = after_record(self.cluster, record)
 
     def _end_incarnation(self, record: IncarnationEnded, lsn: int, to_copy: bool) -> None:
         self._forget_replicas(record.dormant)
-        self.cluster = after_ending(self.cluster)
+        self._note_cluster(record, lsn, to_copy)
 
     def _keep(self, record: ReplicasKept, lsn: int, to_copy: bool) -> None:
         for partition in record.partitions:
@@ -143,7 +135,7 @@ class LogIndex:
     def _leave(self, record: ClusterLeft, lsn: int, to_copy: bool) -> None:
         if not record.keeps:
             self._forget_replicas()
-        self.cluster = after_leaving(self.cluster, record)
+        self._note_cluster(record, lsn, to_copy)
 
     def _reserve(self, record: ClockReserved, lsn: int, to_copy: bool) -> None:
         self.reserved = max(self.reserved, record.until)
@@ -189,9 +181,9 @@ class LogIndex:
 
 
 _FOLLOW: dict[type, Callable[[LogIndex, Any, int, bool], None]] = {
-    SegmentStart: LogIndex._begin_segment,
-    ViewRecord: LogIndex._note_view,
-    TableRecord: LogIndex._note_table,
+    SegmentStart: LogIndex._note_cluster,
+    ViewRecord: LogIndex._note_cluster,
+    TableRecord: LogIndex._note_cluster,
     IncarnationEnded: LogIndex._end_incarnation,
     ReplicasKept: LogIndex._keep,
     KeptMerged: LogIndex._end_merge,

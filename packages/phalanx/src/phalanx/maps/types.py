@@ -90,25 +90,23 @@ class MapTypes(Generic[K, V]):
             pairs = list(entries)
             usual = _as_dict(pairs)
         if usual is not None:
-            return self._stored_apart_data(list(usual)), self.values_data(list(usual.values()))
-        keys = self._stored_apart_data([key for key, _ in pairs])
+            return self._checked_keys_data(list(usual), check_stored_apart), self.values_data(list(usual.values()))
+        keys = self._checked_keys_data([key for key, _ in pairs], check_stored_apart)
         last = dict(zip(keys, self.values_data([value for _, value in pairs]), strict=True))
         return list(last), list(last.values())
 
     def distinct_keys_data(self, keys: list[Any]) -> list[bytes]:
         """Serialise the keys of a dict. Raises `UsageError`, also if a dict cannot hold them as the grid does (`equal_keys`)."""
-        datas = self.plain_keys_data(keys)
-        if datas is None:
-            datas = self.keys_data(keys)
-            check_fit_in_dict(keys, datas)
-        return datas
+        return self._checked_keys_data(keys, check_fit_in_dict)
 
-    def _stored_apart_data(self, keys: list[Any]) -> list[bytes]:
-        """Serialise keys. Raises `UsageError`, also if two that are not equal are stored as one."""
+    def _checked_keys_data(
+        self, keys: list[Any], check: Callable[[Sequence[Any], Sequence[bytes]], None]
+    ) -> list[bytes]:
+        """Serialise keys, and check those that are not plain. Raises `UsageError`, also what `check` raises."""
         datas = self.plain_keys_data(keys)
         if datas is None:
             datas = self.keys_data(keys)
-            check_stored_apart(keys, datas)
+            check(keys, datas)
         return datas
 
     def plain_keys_data(self, keys: list[Any]) -> list[bytes] | None:

@@ -301,6 +301,8 @@ def after_ending(known: KnownCluster) -> KnownCluster:
 def after_record(known: KnownCluster, record: DiskRecord) -> KnownCluster:
     """Return what is known after a record: most say nothing of the cluster."""
     match record:
+        case SegmentStart():
+            return record.state
         case ViewRecord():
             return with_view(known, record)
         case TableRecord():

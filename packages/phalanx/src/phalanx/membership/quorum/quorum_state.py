@@ -399,9 +399,11 @@ class QuorumState:
         """Return the number of the present view, or of the latest one that is known to be stable or can be; 0: none is known. None: not
         all voters are known to have synced the present view, and it becomes stable once they have."""
         footing = self.footing
-        if footing is not None and footing.has_majority and not footing.is_stable:
+        if footing is None:
+            return 0
+        if footing.has_majority and not footing.is_stable:
             return None
-        return max(footing.number, footing.latest_number) if footing is not None else 0
+        return max(footing.number, footing.latest_number)
 
     def missing_voters(self) -> tuple[MemberId, ...] | None:
         """Return the voters that are not here, where the majority is not; None: it is here, or no voter has a folder."""
